@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use myxtts_data::check::{self, CheckOptions, Report, Senses, Summary};
+use myxtts_data::check::{self, CheckOptions, CorpusExaminer, Report, Summary};
 use myxtts_data::dataset::Corpus;
 use myxtts_data::features::Recipe;
 use myxtts_data::tokenizer::Tokenizer;
@@ -65,8 +65,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         _ => None,
     };
     let plan = with_cleaner(&plan, tokenizer.as_ref(), &texts_of(&[&corpus]), progress)?;
-    let senses = Senses::new(tokenizer.as_ref(), Recipe::of(&plan).cleaner);
-    let report = check::examine(&corpus, &options, &senses, progress);
+    let examiner = CorpusExaminer::new(tokenizer.as_ref(), Recipe::from_plan(&plan).cleaner);
+    let report = check::examine(&corpus, &options, &examiner, progress);
 
     if let Some(file) = &report_file {
         write_problems(&report, file)?;

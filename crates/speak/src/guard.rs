@@ -1,6 +1,6 @@
 //! Checks speech for flaws: unexpected length, loops, long silences and early stops; and ranks attempts.
 
-use myxtts_data::check::Pace;
+use myxtts_data::check::SpeakingTime;
 use myxtts_model::Ended;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -137,12 +137,12 @@ pub struct ExpectedLength {
 impl ExpectedLength {
     /// Estimates the duration of a cleaned text, in which numbers and abbreviations are written out.
     pub fn from_text(cleaned: &str) -> ExpectedLength {
-        let pace = Pace::of(cleaned);
+        let speaking = SpeakingTime::from_text(cleaned);
         let letters = cleaned.chars().filter(|c| c.is_alphanumeric()).count();
-        let unknown = letters.saturating_sub(pace.letters) as f64;
+        let unknown = letters.saturating_sub(speaking.letters) as f64;
         ExpectedLength {
-            least: pace.least_seconds + unknown / UNKNOWN_FASTEST,
-            most: SPARE_SECONDS + SLOWEST * pace.least_seconds + SLOWEST * unknown / UNKNOWN_SLOWEST,
+            least: speaking.min_seconds + unknown / UNKNOWN_FASTEST,
+            most: SPARE_SECONDS + SLOWEST * speaking.min_seconds + SLOWEST * unknown / UNKNOWN_SLOWEST,
         }
     }
 

@@ -106,7 +106,7 @@ fn clips_over_the_limit_are_named_and_where_all_are_nothing_begins() {
     assert_eq!(code, Some(65), "{words}");
     assert_says(
         &words,
-        &["mel frames", "is the most", "6 of 6 clips cannot be used", "no clip is left to train on"],
+        &["mel frames", "the maximum is", "6 of 6 clips cannot be used", "no clip is left to train on"],
     );
     assert_says(&words, &["no stage was started", "the name all is free"]);
     assert!(!folder.path().join("runs/all").exists(), "{words}");
@@ -119,7 +119,7 @@ fn clips_over_the_limit_are_named_and_where_all_are_nothing_begins() {
         &[&limit, "data.failure_budget=0.9", "data.trim_silence=false"],
     );
     assert_eq!(code, Some(0), "{words}");
-    assert_says(&words, &["mel frames", "is the most", "clips cannot be used", "dvae 1/1"]);
+    assert_says(&words, &["mel frames", "the maximum is", "clips cannot be used", "dvae 1/1"]);
 }
 
 /// Seconds of the longest WAV file of a folder (16 bit, mono).
@@ -143,7 +143,7 @@ fn sound_that_is_no_number_is_named() {
     let (code, words) = trained(folder.path(), "nan", "dvae", &["data.failure_budget=0.5"]);
     assert_eq!(code, Some(0), "{words}");
     let id = path.file_stem().unwrap().to_string_lossy().into_owned();
-    assert_says(&words, &[&id, "infinite or not a number", "1 of 6 clips cannot be used"]);
+    assert_says(&words, &[&id, "NaN or infinite", "1 of 6 clips cannot be used"]);
 }
 
 /// A WAV file of 32-bit floats at 24 kHz.

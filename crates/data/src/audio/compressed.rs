@@ -1,10 +1,10 @@
-//! FLAC, MP3, Ogg and MPEG-4 through `symphonia`, with every check switched on that the format has.
+//! FLAC, MP3, Ogg and MPEG-4 through `symphonia`, with every check enabled that the format allows.
 //!
-//! | format | what gives damage away |
+//! | format | damage is detected by |
 //! |---|---|
 //! | FLAC | MD5 of the samples, checksum of each frame, declared length |
 //! | MP3 | the chain of frames, the declared number of frames |
-//! | Ogg | checksum and number of each page, the mark on the last, the declared length |
+//! | Ogg | checksum and sequence number of each page, the end-of-stream flag, the declared length |
 //! | MPEG-4 | the sizes of its boxes, its sample table, the declared length |
 
 use std::io::Cursor;
@@ -23,34 +23,34 @@ use symphonia::default::codecs::MpaDecoder;
 use symphonia::default::formats::{FlacReader, IsoMp4Reader, OggReader};
 
 use super::pcm::Peak;
-use super::{AudioError, Container, Decoded, MOST_CHANNELS, MOST_FRAMES, SAMPLE_RATES, SourceInfo};
+use super::{AudioError, Container, Decoded, MAX_CHANNELS, MAX_FRAMES, SAMPLE_RATES, SourceInfo};
 use super::{mp4, mpeg, ogg};
 
 const SAMPLES: &str = "samples";
 
-/// Decodes what follows any tag at the start of a file.
+/// Decodes a file; `bytes` starts after any leading tag.
 pub(super) fn decode(container: Container, bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
-    guarded(name, || match container {
+    catch_panic(name, || match container {
         Container::Mp3 => decode_mp3(bytes, name),
         _ => decode_track(container, bytes, name),
     })
 }
 
-/// What the headers say, without decoding.
+/// Reads the headers without decoding.
 pub(super) fn info(container: Container, bytes: &[u8], name: &Path) -> Result<SourceInfo, AudioError> {
-    guarded(name, || match container {
+    catch_panic(name, || match container {
         Container::Mp3 => Ok(mpeg::scan(bytes, name)?.info()),
         _ => Ok(Source::open(container, bytes, name)?.info),
     })
 }
 
-/// What the first bytes of a FLAC file say; `None` where they do not reach far enough.
+/// Reads the first bytes of a FLAC file; `None` if they do not reach far enough.
 pub(super) fn probe_flac(bytes: &[u8], name: &Path) -> Result<Option<SourceInfo>, AudioError> {
-    // Marker, block header, two block sizes, two frame sizes; then rate (20 bits), channels - 1 (3),
-    // bits - 1 (5), length (36).
+    // Marker, block header, two block sizes, two frame sizes; then rate (20 bits), channels - 1 (3), bits - 1 (5), length
+    // (36).
     let Some(block) = bytes.get(4..26) else { return Ok(None) };
     if block[0] & 0x7F != 0 {
-        return Err(AudioError::corrupt(name, "the first block of the FLAC file is not its description"));
+        return Err(AudioError::corrupt(name, "the first block of the FLAC file is not STREAMINFO"));
     }
     let packed = block[14..22].iter().fold(0u64, |packed, &byte| packed << 8 | u64::from(byte));
     let info = SourceInfo {
@@ -63,11 +63,10 @@ pub(super) fn probe_flac(bytes: &[u8], name: &Path) -> Result<Option<SourceInfo>
     Ok(Some(plausible(info, name)?))
 }
 
-/// The decoders index and subtract without asking whether hostile bytes let them: a panic in there
-/// is one more way to say that a file is damaged.
-fn guarded<T>(name: &Path, work: impl FnOnce() -> Result<T, AudioError>) -> Result<T, AudioError> {
+/// Runs a decoder and reports a panic in it as damage: the decoders index and subtract without validating hostile input.
+fn catch_panic<T>(name: &Path, work: impl FnOnce() -> Result<T, AudioError>) -> Result<T, AudioError> {
     catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(AudioError::corrupt(name, "the decoder cannot make sense of it")))
+        .unwrap_or_else(|_| Err(AudioError::corrupt(name, "the decoder failed on the content")))
 }
 
 fn plausible(info: SourceInfo, name: &Path) -> Result<SourceInfo, AudioError> {
@@ -75,7 +74,7 @@ fn plausible(info: SourceInfo, name: &Path) -> Result<SourceInfo, AudioError> {
         let what = format!("the header declares a sampling rate of {} Hz", info.sample_rate);
         return Err(AudioError::corrupt(name, what));
     }
-    if info.channels == 0 || info.channels > MOST_CHANNELS {
+    if info.channels == 0 || info.channels > MAX_CHANNELS {
         let what = format!("the header declares {} channels", info.channels);
         return Err(AudioError::corrupt(name, what));
     }
@@ -88,35 +87,35 @@ fn options() -> AudioDecoderOptions {
 
 fn decode_mp3(bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
     let scan = mpeg::scan(bytes, name)?;
-    let refuse = |error| refused(error, Container::Mp3, name);
+    let convert = |error| convert_error(error, Container::Mp3, name);
     let mut codec = AudioCodecParameters::new();
     codec.for_codec(CODEC_ID_MP3);
-    // The frames are handed over one by one, so what the encoder put around the sound is ours to cut.
-    let mut decoder = MpaDecoder::try_new(&codec, &options().gapless(false)).map_err(refuse)?;
+    // Frames are passed to the decoder one by one, so encoder delay and padding are removed here.
+    let mut decoder = MpaDecoder::try_new(&codec, &options().gapless(false)).map_err(convert)?;
     let mut mix = Mix::new(scan.info(), name);
     for range in &scan.frames {
         let duration = Duration::new(scan.header.samples());
         let packet = PacketRef::new(0, Timestamp::new(0), duration, &bytes[range.clone()]);
-        mix.push(decoder.decode_ref(&packet).map_err(refuse)?)?;
+        mix.push(decoder.decode_ref(&packet).map_err(convert)?)?;
     }
-    mix.keep(scan.delay(), Some(scan.samples()));
+    mix.crop(scan.delay(), Some(scan.samples()));
     mix.finish()
 }
 
-/// An opened file and its sound track.
+/// An opened file and its audio track.
 struct Source<'a> {
     reader: Box<dyn FormatReader + 'a>,
     track: u32,
     codec: AudioCodecParameters,
     info: SourceInfo,
-    /// Length of all that the track decodes to.
+    /// Number of frames the whole track decodes to, including encoder delay.
     whole: Option<u64>,
     edit: mp4::Edit,
 }
 
 impl<'a> Source<'a> {
     fn open(container: Container, bytes: &'a [u8], name: &Path) -> Result<Source<'a>, AudioError> {
-        let refuse = |error| refused(error, container, name);
+        let convert = |error| convert_error(error, container, name);
         let bytes = if container == Container::Flac { without_id3v1(bytes) } else { bytes };
         let edit = match container {
             Container::Mp4 => mp4::check(bytes, name)?,
@@ -128,14 +127,14 @@ impl<'a> Source<'a> {
         let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
         let format = FormatOptions::default();
         let reader: Box<dyn FormatReader + 'a> = match container {
-            Container::Flac => Box::new(FlacReader::try_new(stream, format).map_err(refuse)?),
-            Container::Ogg => Box::new(OggReader::try_new(stream, format).map_err(refuse)?),
-            Container::Mp4 => Box::new(IsoMp4Reader::try_new(stream, format).map_err(refuse)?),
-            Container::Wav | Container::Mp3 => unreachable!("WAV and MP3 have readers of their own"),
+            Container::Flac => Box::new(FlacReader::try_new(stream, format).map_err(convert)?),
+            Container::Ogg => Box::new(OggReader::try_new(stream, format).map_err(convert)?),
+            Container::Mp4 => Box::new(IsoMp4Reader::try_new(stream, format).map_err(convert)?),
+            Container::Wav | Container::Mp3 => unreachable!("WAV and MP3 have separate readers"),
         };
-        let no_sound = || AudioError::unsupported(name, "a file without a sound track");
-        let track = reader.default_track(TrackType::Audio).ok_or_else(no_sound)?;
-        let codec = track.codec_params.as_ref().and_then(|codec| codec.audio()).ok_or_else(no_sound)?.clone();
+        let no_audio = || AudioError::unsupported(name, "a file without an audio track");
+        let track = reader.default_track(TrackType::Audio).ok_or_else(no_audio)?;
+        let codec = track.codec_params.as_ref().and_then(|codec| codec.audio()).ok_or_else(no_audio)?.clone();
         let whole = track.num_frames.filter(|&frames| frames > 0);
         let edited = whole.map(|whole| {
             let rest = whole.saturating_sub(edit.delay);
@@ -152,7 +151,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Some taggers put an ID3v1 tag behind a FLAC file, where the last frame would swallow it.
+/// Some taggers append an ID3v1 tag to a FLAC file, where the last frame would swallow it.
 fn without_id3v1(bytes: &[u8]) -> &[u8] {
     match bytes.split_last_chunk::<128>() {
         Some((before, tag)) if tag.starts_with(b"TAG") => before,
@@ -161,10 +160,10 @@ fn without_id3v1(bytes: &[u8]) -> &[u8] {
 }
 
 fn decode_track(container: Container, bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
-    let refuse = |error| refused(error, container, name);
+    let convert = |error| convert_error(error, container, name);
     let mut source = Source::open(container, bytes, name)?;
     let mut decoder =
-        symphonia::default::get_codecs().make_audio_decoder(&source.codec, &options()).map_err(refuse)?;
+        symphonia::default::get_codecs().make_audio_decoder(&source.codec, &options()).map_err(convert)?;
     // MPEG-4 often leaves rate and channels to the codec's own header.
     let codec = decoder.codec_params();
     source.info.sample_rate = codec.sample_rate.unwrap_or(source.info.sample_rate);
@@ -177,19 +176,19 @@ fn decode_track(container: Container, bytes: &[u8], name: &Path) -> Result<Decod
         match source.reader.next_packet() {
             Ok(Some(packet)) if packet.track_id == source.track => {
                 last_end = packet.pts.get().max(0) as u64 + packet.dur.get();
-                mix.push(decoder.decode(&packet).map_err(refuse)?)?;
+                mix.push(decoder.decode(&packet).map_err(convert)?)?;
             }
             Ok(Some(_)) => {}
             Ok(None) => break false,
             Err(Error::IoError(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => break true,
-            Err(error) => return Err(refuse(error)),
+            Err(error) => return Err(convert(error)),
         }
     };
     let found = mix.samples.len() as u64;
     match source.whole {
-        // The end is there, so it is the middle that was skipped.
+        // The last packet was reached, so frames in the middle were skipped.
         Some(whole) if found < whole && last_end >= whole => {
-            let what = format!("{} of {whole} samples are in frames that cannot be read", whole - found);
+            let what = format!("{} of {whole} samples are in unreadable frames", whole - found);
             return Err(AudioError::corrupt(name, what));
         }
         Some(whole) if found < whole => return Err(AudioError::truncated(name, whole, found, SAMPLES)),
@@ -200,17 +199,14 @@ fn decode_track(container: Container, bytes: &[u8], name: &Path) -> Result<Decod
         _ => {}
     }
     if decoder.finalize().verify_ok == Some(false) {
-        return Err(AudioError::corrupt(
-            name,
-            "the sound does not have the MD5 sum that the header declares",
-        ));
+        return Err(AudioError::corrupt(name, "the MD5 of the samples differs from the header's"));
     }
     let declared = mix.info.declared_frames;
-    mix.keep(source.edit.delay, declared);
+    mix.crop(source.edit.delay, declared);
     mix.finish()
 }
 
-/// Samples that may follow the declared end: the rest of the last packet, where packets have one size.
+/// Number of samples allowed after the declared end: the rest of the last packet for codecs with a fixed packet size.
 fn slack(container: Container) -> u64 {
     match container {
         Container::Mp4 => 4096,
@@ -218,7 +214,7 @@ fn slack(container: Container) -> u64 {
     }
 }
 
-fn refused(error: Error, container: Container, name: &Path) -> AudioError {
+fn convert_error(error: Error, container: Container, name: &Path) -> AudioError {
     match error {
         Error::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             AudioError::end_missing(name, "it ends inside its header or a packet")
@@ -229,7 +225,7 @@ fn refused(error: Error, container: Container, name: &Path) -> AudioError {
     }
 }
 
-/// Gathers decoded packets as one mono channel.
+/// Collects decoded packets as one mono channel.
 struct Mix<'a> {
     info: SourceInfo,
     name: &'a Path,
@@ -239,7 +235,7 @@ struct Mix<'a> {
 
 impl<'a> Mix<'a> {
     fn new(info: SourceInfo, name: &'a Path) -> Mix<'a> {
-        // A hint only: the header may lie, so what it may reserve is limited to a minute or so.
+        // Only a hint: the header may be wrong, so the reservation is limited to a minute or so.
         let hint = info.declared_frames.unwrap_or(0).min(1 << 22) + 4096;
         Mix { info, name, samples: Vec::with_capacity(hint as usize), planes: Vec::new() }
     }
@@ -248,10 +244,13 @@ impl<'a> Mix<'a> {
         if buffer.spec().channels().count() != usize::from(self.info.channels)
             || buffer.spec().rate() != self.info.sample_rate
         {
-            return Err(AudioError::corrupt(self.name, "the number of channels or the rate changes inside"));
+            return Err(AudioError::corrupt(
+                self.name,
+                "the number of channels or the sample rate changes within the file",
+            ));
         }
-        if (self.samples.len() + buffer.frames()) as u64 > MOST_FRAMES {
-            return Err(AudioError::TooLong { path: self.name.to_owned(), limit: MOST_FRAMES });
+        if (self.samples.len() + buffer.frames()) as u64 > MAX_FRAMES {
+            return Err(AudioError::TooLong { path: self.name.to_owned(), limit: MAX_FRAMES });
         }
         buffer.copy_to_vecs_planar(&mut self.planes);
         match &self.planes[..] {
@@ -266,8 +265,8 @@ impl<'a> Mix<'a> {
         Ok(())
     }
 
-    /// Leaves out what the encoder put before and behind the sound.
-    fn keep(&mut self, delay: u64, length: Option<u64>) {
+    /// Removes encoder delay and padding.
+    fn crop(&mut self, delay: u64, length: Option<u64>) {
         let delay = usize::try_from(delay).unwrap_or(usize::MAX).min(self.samples.len());
         self.samples.drain(..delay);
         if let Some(length) = length.and_then(|length| usize::try_from(length).ok()) {
@@ -277,13 +276,12 @@ impl<'a> Mix<'a> {
 
     fn finish(self) -> Result<Decoded, AudioError> {
         if self.samples.is_empty() {
-            return Err(AudioError::empty(self.name, "the file holds no samples"));
+            return Err(AudioError::empty(self.name, "the file contains no samples"));
         }
         let mut peak = Peak::default();
         peak.update(&self.samples);
-        let peak = peak
-            .value()
-            .ok_or_else(|| AudioError::corrupt(self.name, "a sample is infinite or not a number"))?;
+        let peak =
+            peak.value().ok_or_else(|| AudioError::corrupt(self.name, "a sample is NaN or infinite"))?;
         Ok(super::finish(self.samples, self.info, peak))
     }
 }

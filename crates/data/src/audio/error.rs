@@ -1,120 +1,120 @@
-//! Why a sound file gave no samples: what was found, in which file, and what to do about it.
+//! Errors of reading audio files: what was found, in which file, and what to do about it.
 
 use std::path::{Path, PathBuf};
 
 use crate::problem::ProblemKind;
 
-/// What is wrong with a sound file.
+/// An audio file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AudioError {
-    /// There is no such file.
-    #[error("{}: there is no such file; correct the path or remove the line that names it", path.display())]
+    /// The file does not exist.
+    #[error("{}: the file does not exist; correct the path or remove its line", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
     },
-    /// The system could not read it.
+    /// The file cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The underlying error.
         source: std::io::Error,
     },
-    /// A folder, a pipe or a device stands there.
+    /// A folder, a pipe or a device instead of a file.
     #[error("{}: is not a regular file", path.display())]
     NotAFile {
-        /// What was named.
+        /// The path as given.
         path: PathBuf,
     },
-    /// The content is in no format, or no variant of a format, that we read.
-    #[error("{}: {found}; WAV, FLAC, MP3, Ogg Vorbis and M4A (AAC-LC, ALAC) are read", path.display())]
+    /// An unsupported format or variant of a format.
+    #[error("{}: unsupported: {found}; use WAV, FLAC, MP3, Ogg Vorbis or M4A (AAC-LC, ALAC)", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
         /// What the content looks like.
         found: String,
     },
-    /// The file ends before its own header says.
+    /// The file ends before the length its header declares.
     #[error(
-        "{}: cut off: the header declares {declared} {unit}, {found} are there; copy it again from its source",
+        "{}: cut off: the header declares {declared} {unit}, found {found}; copy it again from its source",
         path.display()
     )]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// How much there should be.
+        /// Declared length in `unit`.
         declared: u64,
-        /// How much there is.
+        /// Actual length in `unit`.
         found: u64,
-        /// What is counted: `bytes of data`, `samples`.
+        /// Unit of the lengths: `bytes of data`, `samples`.
         unit: &'static str,
     },
-    /// The end is missing, and nothing says how much that is.
+    /// The end is missing, by an unknown amount.
     #[error("{}: cut off: {what}; copy it again from its source", path.display())]
     EndMissing {
         /// The file.
         path: PathBuf,
-        /// What shows it.
+        /// How the missing end was detected.
         what: String,
     },
-    /// All of it decodes, but to another length than the header declares.
+    /// The file decodes completely, but its length differs from the header's.
     #[error(
-        "{}: the header declares {declared} {unit}, {found} are there; re-encode it if it sounds right",
+        "{}: the header declares {declared} {unit}, found {found}; re-encode it if it sounds right",
         path.display()
     )]
     LengthDiffers {
         /// The file.
         path: PathBuf,
-        /// The declared length.
+        /// Declared length in `unit`.
         declared: u64,
-        /// The length found.
+        /// Actual length in `unit`.
         found: u64,
-        /// What is counted.
+        /// Unit of the lengths.
         unit: &'static str,
     },
-    /// The content contradicts itself, its checksum, or is no sound.
+    /// The content contradicts itself or its checksum, or is not audio.
     #[error("{}: damaged: {what}; copy it again from its source", path.display())]
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What gives the damage away.
+        /// How the damage was detected.
         what: String,
     },
-    /// There is no sound in it.
+    /// The file contains no samples.
     #[error("{}: {what}", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
-        /// How empty it is.
+        /// What is missing.
         what: &'static str,
     },
-    /// Larger than anything that is read whole.
-    #[error("{}: has {bytes} bytes, more than the {limit} that are read; cut it into utterances first", path.display())]
+    /// The file is over the size limit for reading at once.
+    #[error("{}: {bytes} bytes exceed the limit of {limit}; split it into utterances first", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// File size in bytes.
         bytes: u64,
-        /// The most that is read.
+        /// Largest accepted size in bytes.
         limit: u64,
     },
-    /// Longer than anything that is decoded in one piece.
+    /// The audio is over the length limit for decoding at once.
     #[error(
-        "{}: more than {limit} samples in one piece; cut it into utterances first",
+        "{}: longer than {limit} samples; split it into utterances first",
         path.display()
     )]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// The most that is decoded.
+        /// Largest accepted number of samples per channel.
         limit: u64,
     },
 }
 
 impl AudioError {
-    /// How this is counted in a report.
+    /// The category under which reports count this error.
     pub fn kind(&self) -> ProblemKind {
         match self {
             AudioError::Missing { .. } => ProblemKind::Missing,
@@ -129,7 +129,7 @@ impl AudioError {
         }
     }
 
-    /// The file it is about.
+    /// The file the error is about.
     pub fn path(&self) -> &Path {
         match self {
             AudioError::Missing { path }

@@ -1,51 +1,51 @@
-//! Loudness as broadcasting measures it (ITU-R BS.1770): weighted by how ears hear, pauses left out.
+//! Integrated loudness by ITU-R BS.1770: frequency-weighted, pauses gated out.
 
 use std::f64::consts::PI;
 
-/// Below this a block is silence, in LUFS.
-const SILENCE: f64 = -70.0;
+/// Absolute gate in LUFS: quieter blocks are silence.
+const ABSOLUTE_GATE: f64 = -70.0;
 
-/// Blocks this much quieter than the mean of the rest are pauses, in LU.
-const PAUSE: f64 = -10.0;
+/// Relative gate in LU: blocks this much quieter than the mean of the others are pauses.
+const RELATIVE_GATE: f64 = -10.0;
 
-/// A block is four steps of 100 ms.
+/// Steps of 100 ms per block.
 const STEPS: usize = 4;
 
-/// The lowest rate at which the weighting filter still lies below half of it.
-const LOWEST_RATE: u32 = 4_000;
+/// Lowest supported sample rate in Hz: the weighting filter must stay below the Nyquist frequency.
+const MIN_RATE: u32 = 4_000;
 
 /// Integrated loudness of a mono clip in LUFS.
 ///
-/// A clip shorter than one block of 400 ms is taken as one block. `None` where all of it is below
-/// -70 LUFS, or where the rate is too low for the measure to mean anything.
+/// A clip shorter than one block of 400 ms is measured as one block. `None` if all of it is below -70 LUFS or the sample
+/// rate is too low for the filter.
 pub fn integrated_loudness(samples: &[f32], sample_rate: u32) -> Option<f64> {
-    if samples.is_empty() || sample_rate < LOWEST_RATE {
+    if samples.is_empty() || sample_rate < MIN_RATE {
         return None;
     }
     let step = (sample_rate / 10) as usize;
     let mut shelf = Biquad::shelf(f64::from(sample_rate));
     let mut high_pass = Biquad::high_pass(f64::from(sample_rate));
-    let mut weigh = |sample: &f32| high_pass.next(shelf.next(f64::from(*sample))).powi(2);
+    let mut weighted_power = |sample: &f32| high_pass.next(shelf.next(f64::from(*sample))).powi(2);
     let steps: Vec<f64> =
-        samples.chunks(step).map(|chunk| chunk.iter().map(&mut weigh).sum::<f64>()).collect();
-    // What does not fill a step at the end is left out.
+        samples.chunks(step).map(|chunk| chunk.iter().map(&mut weighted_power).sum::<f64>()).collect();
+    // An incomplete step at the end is left out.
     let whole = &steps[..samples.len() / step];
     let powers: Vec<f64> = match whole.len() {
         0..STEPS => vec![steps.iter().sum::<f64>() / samples.len() as f64],
         _ => whole.windows(STEPS).map(|block| block.iter().sum::<f64>() / (STEPS * step) as f64).collect(),
     };
-    let heard = mean_above(&powers, SILENCE)?;
-    mean_above(&powers, (lufs(heard) + PAUSE).max(SILENCE)).map(lufs)
+    let ungated = mean_above(&powers, ABSOLUTE_GATE)?;
+    mean_above(&powers, (lufs(ungated) + RELATIVE_GATE).max(ABSOLUTE_GATE)).map(lufs)
 }
 
-/// The factor that brings a clip of a measured loudness to `target` (both LUFS), or as near to it as
-/// its `peak` allows without passing `highest_peak`: normalising never clips.
-pub fn gain_to(target: f64, loudness: f64, peak: f32, highest_peak: f32) -> f32 {
+/// Returns the factor that brings a clip to the loudness `target` (both in LUFS), limited so that `peak` does not exceed
+/// `max_peak`: normalising never clips.
+pub fn gain_to(target: f64, loudness: f64, peak: f32, max_peak: f32) -> f32 {
     let wanted = 10f64.powf((target - loudness) / 20.0);
-    let allowed = if peak > 0.0 { f64::from(highest_peak) / f64::from(peak) } else { f64::INFINITY };
+    let allowed = if peak > 0.0 { f64::from(max_peak) / f64::from(peak) } else { f64::INFINITY };
     let gain = wanted.min(allowed) as f32;
-    // Rounding to f32 must not carry the peak over the edge.
-    if gain * peak > highest_peak { gain.next_down() } else { gain }
+    // Rounding to f32 must not push the peak over the limit.
+    if gain * peak > max_peak { gain.next_down() } else { gain }
 }
 
 fn lufs(power: f64) -> f64 {
@@ -60,8 +60,8 @@ fn mean_above(powers: &[f64], gate: f64) -> Option<f64> {
     (count > 0).then(|| sum / count as f64)
 }
 
-/// A filter of second order. The standard gives coefficients for 48 kHz only; these are the analogue
-/// filters behind them, for any rate.
+/// A second-order filter. The standard gives coefficients for 48 kHz only; these are computed from the underlying analogue
+/// filters for any rate.
 struct Biquad {
     b: [f64; 3],
     a: [f64; 2],
@@ -69,7 +69,7 @@ struct Biquad {
 }
 
 impl Biquad {
-    /// How a head lifts the highs.
+    /// High shelf: the acoustic effect of the head.
     fn shelf(rate: f64) -> Biquad {
         let (k, q) = ((PI * 1681.974450955533 / rate).tan(), 0.7071752369554196);
         let high = 10f64.powf(3.999843853973347 / 20.0);
@@ -86,7 +86,7 @@ impl Biquad {
         }
     }
 
-    /// What is too low to count.
+    /// High pass: removes low frequencies that do not contribute to loudness.
     fn high_pass(rate: f64) -> Biquad {
         let (k, q) = ((PI * 38.13547087602444 / rate).tan(), 0.5003270373238773);
         let a0 = 1.0 + k / q + k * k;

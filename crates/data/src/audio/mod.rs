@@ -1,8 +1,7 @@
-//! Sound files to mono samples: decoding, resampling, trimming, loudness.
+//! Audio files to mono samples: decoding, resampling, trimming, loudness.
 //!
-//! Decoding proves nothing by itself: half an MP3 decodes "fine". So every decoder here also checks
-//! what its format lets it check (declared lengths, checksums, page and frame chains) and refuses
-//! with a reason.
+//! Successful decoding proves nothing: half an MP3 decodes without an error. So every decoder here also checks what its
+//! format allows (declared lengths, checksums, page and frame chains) and rejects damaged files with a reason.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,48 +16,48 @@ mod mp4;
 mod mpeg;
 mod ogg;
 mod pcm;
-mod pieces;
 mod resample;
+mod segment_reader;
 mod sniff;
 mod trim;
 
 pub use error::AudioError;
 pub(crate) use loudness::{gain_to, integrated_loudness};
-pub use pieces::Pieces;
 pub use resample::Resampler;
+pub use segment_reader::SegmentReader;
 pub use trim::trim_silence;
 
-/// Sampling rates that are taken for real; a header with any other is damaged.
+/// Accepted sample rates in Hz; a header with any other is treated as damaged.
 pub(crate) const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
 
-/// More channels than any recording has.
-pub(crate) const MOST_CHANNELS: u16 = 64;
+/// Maximum number of channels; real recordings have fewer.
+pub(crate) const MAX_CHANNELS: u16 = 64;
 
-/// The most samples that are decoded in one piece: 1 GiB, over 90 minutes at 48 kHz. Compressed
-/// silence can be 10,000 times smaller than what it decodes to, so something has to say stop.
-pub(crate) const MOST_FRAMES: u64 = 1 << 28;
+/// Maximum number of frames decoded at once: 1 GiB as f32, over 90 minutes at 48 kHz. Compressed silence can be 10,000 times
+/// smaller than its samples, so a limit is needed.
+pub(crate) const MAX_FRAMES: u64 = 1 << 28;
 
-/// The largest file that is read whole, in bytes.
-pub(crate) const LARGEST_FILE: u64 = 1 << 30;
+/// Maximum size in bytes of a file that is read into memory.
+pub(crate) const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Larger WAV files are decoded in pieces.
-const LARGEST_WHOLE: u64 = 64 << 20;
+/// WAV files over this size in bytes are decoded in chunks.
+const MAX_WHOLE_BYTES: u64 = 64 << 20;
 
-/// What is read of a large file to find its samples.
-const HEAD: u64 = 1 << 20;
+/// Bytes read from a large file to find its samples.
+const HEAD_BYTES: u64 = 1 << 20;
 
-/// Samples this close to full scale count as clipped: one step of 16 bits below it.
+/// Samples at or above this magnitude count as clipped: one 16-bit step below full scale.
 const FULL_SCALE: f32 = 1.0 - 1.5 / 32768.0;
 
-/// So many neighbours at full scale are a clipped wave and not just its peak.
+/// Minimum number of consecutive full-scale samples that counts as clipping and not just a peak.
 const CLIPPED_RUN: u64 = 3;
 
 /// Mono samples in [-1, 1].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clip {
-    /// The samples.
+    /// One value per frame.
     pub samples: Vec<f32>,
-    /// Samples per second.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
 }
 
@@ -69,7 +68,7 @@ impl Clip {
     }
 }
 
-/// The file formats we read.
+/// Supported file formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Container {
     /// RIFF, RF64 or BW64 with PCM or float samples.
@@ -84,46 +83,46 @@ pub enum Container {
     Mp4,
 }
 
-/// What a file's header says.
+/// Properties from a file's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceInfo {
-    /// The format, by content.
+    /// The format, detected by content.
     pub container: Container,
-    /// Samples per second and channel.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// Channels.
+    /// Number of channels.
     pub channels: u16,
-    /// Bits of a sample, where the format has such a thing.
+    /// Bits per sample; `None` for formats without a fixed width.
     pub bits: Option<u16>,
-    /// Samples per channel, where the header declares them, without encoder delay and padding.
+    /// Samples per channel if the header declares them, without encoder delay and padding.
     pub declared_frames: Option<u64>,
 }
 
 /// A decoded file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
-    /// The sound: the mean of the channels, limited to [-1, 1].
+    /// Mean of the channels, clamped to [-1, 1].
     pub clip: Clip,
-    /// What the header said.
+    /// Properties from the header.
     pub info: SourceInfo,
-    /// Samples per channel that were decoded.
+    /// Number of decoded samples per channel.
     pub frames: u64,
     /// Samples of the mono mix at full scale, counted in runs of three or more.
     pub clipped: u64,
-    /// Largest magnitude of the mono mix before it was limited; above 1 only in float formats.
+    /// Largest magnitude of the mono mix before clamping; above 1 only in float formats.
     pub peak: f32,
 }
 
-/// Decodes a sound file to mono. Which decoder is decided by the content, not by the name.
+/// Decodes an audio file to mono. The decoder is chosen by content, not by file name.
 ///
-/// A large WAV file is judged by its header and decoded in pieces; of other formats no more than 1 GiB is read.
+/// A large WAV file is validated by its header and decoded in chunks; for other formats the limit is 1 GiB.
 pub fn decode(path: &Path) -> Result<Decoded, AudioError> {
     let (mut file, length) = open(path)?;
-    if length > LARGEST_WHOLE {
+    if length > MAX_WHOLE_BYTES {
         return decode_large(file, length, path);
     }
-    // One byte more than the file has: the read that finds the end then needs no growth.
-    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).min(LARGEST_GUESS) + 1);
+    // One byte more than the file: the read that detects the end then does not reallocate.
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).min(MAX_INITIAL_CAPACITY) + 1);
     file.read_to_end(&mut bytes).map_err(|source| AudioError::io(path, source))?;
     decode_bytes(&bytes, path)
 }
@@ -131,21 +130,21 @@ pub fn decode(path: &Path) -> Result<Decoded, AudioError> {
 fn decode_large(mut file: File, length: u64, path: &Path) -> Result<Decoded, AudioError> {
     let failed = |source| AudioError::io(path, source);
     let mut bytes = Vec::new();
-    file.by_ref().take(HEAD).read_to_end(&mut bytes).map_err(failed)?;
+    file.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     if let Ok((Container::Wav, start)) = sniff::sniff(&bytes)
         && let Some(decoded) =
-            wav::decode_in_pieces(&mut file, &bytes[start..], (start as u64, length), path)?
+            wav::decode_in_chunks(&mut file, &bytes[start..], (start as u64, length), path)?
     {
         return Ok(decoded);
     }
-    if length > LARGEST_FILE {
-        return Err(AudioError::TooLarge { path: path.to_owned(), bytes: length, limit: LARGEST_FILE });
+    if length > MAX_FILE_BYTES {
+        return Err(AudioError::TooLarge { path: path.to_owned(), bytes: length, limit: MAX_FILE_BYTES });
     }
     file.read_to_end(&mut bytes).map_err(failed)?;
     decode_bytes(&bytes, path)
 }
 
-/// Decodes a sound file that is already in memory; `name` is only used in messages.
+/// Decodes an audio file in memory; `name` is only used in messages.
 pub fn decode_bytes(bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
     if bytes.is_empty() {
         return Err(AudioError::empty(name, "the file has no content"));
@@ -156,31 +155,31 @@ pub fn decode_bytes(bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
     }
 }
 
-/// Reads what a file's header says without decoding it.
+/// Reads the properties in a file's header without decoding it.
 ///
-/// Reads a few kilobytes of WAV, FLAC and tagged MP3 files and all of others, up to 1 GiB.
+/// Reads a few kilobytes of WAV, FLAC and tagged MP3 files and all of other formats, up to 1 GiB.
 pub fn probe(path: &Path) -> Result<SourceInfo, AudioError> {
     let (mut file, length) = open(path)?;
     let mut bytes = Vec::new();
     let mut read = |most: u64, bytes: &mut Vec<u8>| {
         file.by_ref().take(most).read_to_end(bytes).map_err(|source| AudioError::io(path, source))
     };
-    read(PROBED, &mut bytes)?;
+    read(PROBE_BYTES, &mut bytes)?;
     if bytes.is_empty() {
         return Err(AudioError::empty(path, "the file has no content"));
     }
-    // A tag with a cover picture, or chunks before a WAV's samples, can be longer than the first read: then a larger one.
+    // A tag with a cover picture, or chunks before a WAV's samples, can be longer than the first read, so try a larger one.
     if let Some(info) = probe_start(&bytes, length, path)? {
         return Ok(info);
     }
-    read(HEAD, &mut bytes)?;
+    read(HEAD_BYTES, &mut bytes)?;
     if let Some(info) = probe_start(&bytes, length, path)? {
         return Ok(info);
     }
-    if length > LARGEST_FILE {
-        return Err(AudioError::TooLarge { path: path.to_owned(), bytes: length, limit: LARGEST_FILE });
+    if length > MAX_FILE_BYTES {
+        return Err(AudioError::TooLarge { path: path.to_owned(), bytes: length, limit: MAX_FILE_BYTES });
     }
-    read(LARGEST_FILE, &mut bytes)?;
+    read(MAX_FILE_BYTES, &mut bytes)?;
     let (container, start) = sniff::sniff(&bytes).map_err(|found| AudioError::unsupported(path, found))?;
     match container {
         Container::Wav => wav::info(&bytes[start..], path),
@@ -188,7 +187,7 @@ pub fn probe(path: &Path) -> Result<SourceInfo, AudioError> {
     }
 }
 
-/// The header in the first bytes of a file of `length` bytes; `None` where they do not hold all of it.
+/// Parses the header in the first bytes of a file of `length` bytes; `None` if it is incomplete.
 fn probe_start(bytes: &[u8], length: u64, path: &Path) -> Result<Option<SourceInfo>, AudioError> {
     let Ok((container, start)) = sniff::sniff(bytes) else { return Ok(None) };
     let total = length.max(bytes.len() as u64) - start as u64;
@@ -200,11 +199,11 @@ fn probe_start(bytes: &[u8], length: u64, path: &Path) -> Result<Option<SourceIn
     }
 }
 
-const LARGEST_GUESS: usize = 1 << 30;
-const PROBED: u64 = 8 * 1024;
+const MAX_INITIAL_CAPACITY: usize = 1 << 30;
+const PROBE_BYTES: u64 = 8 * 1024;
 
 fn open(path: &Path) -> Result<(File, u64), AudioError> {
-    // Asked before opening: opening a named pipe would wait for a writer.
+    // Check before opening: opening a named pipe would wait for a writer.
     let metadata = std::fs::metadata(path).map_err(|source| AudioError::io(path, source))?;
     if !metadata.is_file() {
         return Err(AudioError::NotAFile { path: path.to_owned() });
@@ -213,8 +212,7 @@ fn open(path: &Path) -> Result<(File, u64), AudioError> {
     Ok((file, metadata.len()))
 }
 
-/// Limits, measures and packs a mono mix. `finite_peak` is its largest magnitude, already known to
-/// be a number.
+/// Clamps and measures a mono mix. `finite_peak` is its largest magnitude, known to be finite.
 fn finish(mut samples: Vec<f32>, info: SourceInfo, finite_peak: f32) -> Decoded {
     if finite_peak > 1.0 {
         samples.iter_mut().for_each(|sample| *sample = sample.clamp(-1.0, 1.0));

@@ -1,54 +1,54 @@
-//! The boxes of an MPEG-4 file, as far as they tell what is missing and which samples are the
-//! encoder's own: the decoder's reader knows nothing of edit lists.
+//! The boxes of an MPEG-4 file, as far as needed to detect missing parts and encoder delay: symphonia's reader ignores edit
+//! lists.
 
 use std::path::Path;
 
 use super::AudioError;
 
-/// The part of the decoded track that is the sound.
+/// The part of the decoded track that is actual audio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edit {
-    /// Samples to leave out at the start, in units of the track.
+    /// Samples to skip at the start, in units of the track's time scale.
     pub(super) delay: u64,
-    /// Samples to keep at most.
+    /// Maximum number of samples to keep; `None` keeps all.
     pub(super) length: Option<u64>,
 }
 
-/// Walks the outermost boxes and reads the edit list of the first sound track.
+/// Walks the top-level boxes and reads the edit list of the first audio track.
 pub(super) fn check(bytes: &[u8], name: &Path) -> Result<Edit, AudioError> {
     let mut rest = bytes;
     let mut movie = None;
     while !rest.is_empty() {
         let at = bytes.len() - rest.len();
         let Some(found) = next_box(rest) else {
-            // Padding behind the last box.
+            // Padding after the last box.
             if movie.is_some() && (rest.len() < 8 || rest.iter().all(|&byte| byte == 0)) {
                 break;
             }
-            return Err(AudioError::corrupt(name, format!("at byte {at} a box should start")));
+            return Err(AudioError::corrupt(name, format!("expected a box at byte {at}")));
         };
         if found.size > rest.len() as u64 {
             let declared = (at as u64).saturating_add(found.size);
             return Err(AudioError::truncated(name, declared, bytes.len() as u64, "bytes"));
         }
-        // Compared with the length of a slice just now.
-        let (this, behind) = rest.split_at(found.size as usize);
+        // Fits in usize: just compared with the length of a slice.
+        let (this, after) = rest.split_at(found.size as usize);
         if &found.kind == b"moov" {
             movie = Some(&this[found.header..]);
         }
-        rest = behind;
+        rest = after;
     }
     let movie = movie.ok_or_else(|| AudioError::end_missing(name, "its index (the moov box) is missing"))?;
     Ok(edit(movie).unwrap_or_default())
 }
 
-struct Found {
+struct BoxHeader {
     kind: [u8; 4],
     header: usize,
     size: u64,
 }
 
-fn next_box(bytes: &[u8]) -> Option<Found> {
+fn next_box(bytes: &[u8]) -> Option<BoxHeader> {
     let size = u64::from(number(bytes, 0)?);
     let kind = *bytes.get(4..)?.first_chunk::<4>()?;
     if !kind.iter().all(|&byte| (0x20..0x7F).contains(&byte) || byte == 0xA9) {
@@ -59,16 +59,16 @@ fn next_box(bytes: &[u8]) -> Option<Found> {
         1 => (16, long_number(bytes, 8)?),
         size => (8, size),
     };
-    (size >= header as u64).then_some(Found { kind, header, size })
+    (size >= header as u64).then_some(BoxHeader { kind, header, size })
 }
 
-/// Contents of the children of one kind.
+/// Contents of the child boxes of one kind.
 fn children<'a>(mut bytes: &'a [u8], kind: &'static [u8; 4]) -> impl Iterator<Item = &'a [u8]> {
     std::iter::from_fn(move || {
         while let Some(found) = next_box(bytes) {
             let size = usize::try_from(found.size).ok().filter(|&size| size <= bytes.len())?;
-            let (this, behind) = bytes.split_at(size);
-            bytes = behind;
+            let (this, after) = bytes.split_at(size);
+            bytes = after;
             if &found.kind == kind {
                 return Some(&this[found.header..]);
             }
@@ -91,8 +91,8 @@ fn edit(movie: &[u8]) -> Option<Edit> {
     let wide = *list.first()? == 1;
     let entries = (number(list, 4)? as usize).min(list.len());
     let width = if wide { 20 } else { 12 };
-    // An empty edit (media time -1) only delays the start; the first real one says which part counts.
-    // Anything more is a cut that someone made by hand, and is left alone.
+    // An empty edit (media time -1) only delays the start; the first other one gives the range. More than one is a manual
+    // cut and is ignored.
     let mut real = (0..entries).filter_map(|entry| {
         let at = 8 + entry * width;
         let (length, start) = if wide {
@@ -106,7 +106,7 @@ fn edit(movie: &[u8]) -> Option<Edit> {
     if real.next().is_some() {
         return None;
     }
-    // Movie time is often only milliseconds: rounded up, so that no sample is lost to it.
+    // Movie time is often only in milliseconds: round up so that no sample is lost.
     let length = u128::from(length) * u128::from(scale);
     let length = u64::try_from(length.div_ceil(u128::from(movie_scale))).ok()?;
     Some(Edit { delay, length: (length > 0).then_some(length) })
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edit_says_which_samples_count() {
+    fn the_edit_list_selects_the_samples() {
         let name = Path::new("a.m4a");
         let edit = check(&movie(&[(1000, 1024)]), name).unwrap();
         assert_eq!(edit, Edit { delay: 1024, length: Some(44_100) });
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_and_a_lost_index_are_seen() {
+    fn truncation_and_a_missing_index_are_detected() {
         let name = Path::new("a.m4a");
         let file = [boxed(b"ftyp", b"M4A "), boxed(b"mdat", &[0; 50]), movie(&[(1000, 1024)])].concat();
         for end in 0..file.len() {

@@ -1,27 +1,27 @@
-//! The chain of frames of an MP3 file. Each frame says how long it is, so the whole file can be
-//! walked without decoding: a cut, a gap or a changed header breaks the chain.
+//! The chain of frames of an MP3 file. Each frame declares its size, so the whole file can be walked without decoding: a
+//! cut, a gap or a changed header breaks the chain.
 
 use std::ops::Range;
 use std::path::Path;
 
 use super::{AudioError, Container, SourceInfo};
 
-/// A file walked from end to end.
+/// All frames of a file.
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) header: Header,
-    /// Where the frames with sound are.
+    /// Byte ranges of the audio frames.
     pub(super) frames: Vec<Range<usize>>,
     tag: Tag,
 }
 
 impl Scan {
-    /// Samples that the encoder put before the sound.
+    /// Encoder delay in samples.
     pub(super) fn delay(&self) -> u64 {
         self.tag.delay
     }
 
-    /// Samples of the sound itself, without what the encoder put around it.
+    /// Number of samples without encoder delay and padding.
     pub(super) fn samples(&self) -> u64 {
         let all = self.frames.len() as u64 * self.header.samples();
         all.saturating_sub(self.tag.delay + self.tag.padding)
@@ -32,7 +32,7 @@ impl Scan {
     }
 }
 
-/// What a frame header says.
+/// A parsed frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     mpeg1: bool,
@@ -42,7 +42,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Samples per channel of a frame.
+    /// Samples per channel in a frame.
     pub(super) fn samples(&self) -> u64 {
         if self.mpeg1 { 1152 } else { 576 }
     }
@@ -61,7 +61,7 @@ impl Header {
         (self.mpeg1, self.sample_rate, self.channels) == (other.mpeg1, other.sample_rate, other.channels)
     }
 
-    /// Bytes of side information behind the header.
+    /// Size in bytes of the side information after the header.
     fn side_bytes(&self) -> usize {
         match (self.mpeg1, self.channels) {
             (true, 1) | (false, 2) => 17,
@@ -71,29 +71,29 @@ impl Header {
     }
 }
 
-/// What is not a frame.
+/// Why bytes are not a decodable frame.
 #[derive(Debug, PartialEq, Eq)]
-enum NoFrame {
-    /// No header stands there.
-    No,
-    /// A header of something that is not decoded.
+enum NotAFrame {
+    /// There is no frame header.
+    Missing,
+    /// A header of an unsupported variant.
     Unsupported(&'static str),
 }
 
-fn parse(bytes: &[u8]) -> Result<Header, NoFrame> {
+fn parse(bytes: &[u8]) -> Result<Header, NotAFrame> {
     const KBITS_MPEG1: [u32; 16] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0];
     const KBITS_MPEG2: [u32; 16] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0];
-    let Some(&[0xFF, b, c, d]) = bytes.first_chunk::<4>() else { return Err(NoFrame::No) };
+    let Some(&[0xFF, b, c, d]) = bytes.first_chunk::<4>() else { return Err(NotAFrame::Missing) };
     let (version, layer) = (b >> 3 & 3, b >> 1 & 3);
-    let (rate_index, speed_index) = (c >> 2 & 3, usize::from(c >> 4));
-    if b & 0xE0 != 0xE0 || version == 1 || layer == 0 || rate_index == 3 || speed_index == 15 {
-        return Err(NoFrame::No);
+    let (rate_index, bitrate_index) = (c >> 2 & 3, usize::from(c >> 4));
+    if b & 0xE0 != 0xE0 || version == 1 || layer == 0 || rate_index == 3 || bitrate_index == 15 {
+        return Err(NotAFrame::Missing);
     }
     if layer != 1 {
-        return Err(NoFrame::Unsupported("MPEG audio of layer 1 or 2"));
+        return Err(NotAFrame::Unsupported("MPEG audio of layer 1 or 2"));
     }
-    if speed_index == 0 {
-        return Err(NoFrame::Unsupported("an MP3 file of free bit rate"));
+    if bitrate_index == 0 {
+        return Err(NotAFrame::Unsupported("an MP3 file with a free bit rate"));
     }
     let mpeg1 = version == 3;
     let base = [44_100, 48_000, 32_000][usize::from(rate_index)];
@@ -102,25 +102,25 @@ fn parse(bytes: &[u8]) -> Result<Header, NoFrame> {
         2 => base / 2,
         _ => base / 4,
     };
-    let kbits = if mpeg1 { KBITS_MPEG1 } else { KBITS_MPEG2 }[speed_index];
+    let kbits = if mpeg1 { KBITS_MPEG1 } else { KBITS_MPEG2 }[bitrate_index];
     let per_frame = if mpeg1 { 144_000 } else { 72_000 };
     let bytes = per_frame * kbits / sample_rate + u32::from(c >> 1 & 1);
     let channels = if d >> 6 == 3 { 1 } else { 2 };
     Ok(Header { mpeg1, sample_rate, channels, bytes: bytes as usize })
 }
 
-/// What the first frame may carry instead of sound.
+/// Metadata that the first frame may carry instead of audio (Xing, Info or VBRI).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tag {
-    /// Frames that follow; zero where nothing is declared.
+    /// Number of frames that follow; zero if not declared.
     frames: u64,
-    /// Bytes from this frame on; zero where nothing is declared.
+    /// Number of bytes from this frame on; zero if not declared.
     bytes: u64,
     delay: u64,
     padding: u64,
 }
 
-/// Samples that any decoder is late by.
+/// Delay in samples inherent to every MP3 decoder.
 const DECODER_DELAY: u64 = 529;
 
 fn parse_tag(header: &Header, frame: &[u8]) -> Option<Tag> {
@@ -146,7 +146,7 @@ fn parse_tag(header: &Header, frame: &[u8]) -> Option<Tag> {
     field(4, 100);
     field(8, 4);
     let mut tag = Tag { frames, bytes, ..Tag::default() };
-    // The extension of LAME, also written by ffmpeg: two numbers of 12 bits.
+    // The LAME extension, also written by ffmpeg: two 12-bit numbers.
     if let Some(extension) = body.get(at..)
         && let Some(&[a, b, c]) = extension.get(21..).and_then(|rest| rest.first_chunk::<3>())
         && [b"LAME", b"Lavf", b"Lavc"].iter().any(|name| extension.starts_with(&name[..]))
@@ -158,7 +158,7 @@ fn parse_tag(header: &Header, frame: &[u8]) -> Option<Tag> {
     Some(tag)
 }
 
-/// What the first frame says, where it says how long the file is.
+/// Reads the first frame; `None` if it does not declare the length of the file.
 pub(super) fn probe(bytes: &[u8], name: &Path) -> Result<Option<SourceInfo>, AudioError> {
     let header = first_header(bytes, name)?;
     let Some(frame) = bytes.get(..header.bytes) else { return Ok(None) };
@@ -168,9 +168,9 @@ pub(super) fn probe(bytes: &[u8], name: &Path) -> Result<Option<SourceInfo>, Aud
 }
 
 fn first_header(bytes: &[u8], name: &Path) -> Result<Header, AudioError> {
-    parse(bytes).map_err(|no| match no {
-        NoFrame::Unsupported(what) => AudioError::unsupported(name, what),
-        NoFrame::No => AudioError::unsupported(name, "something that starts like MP3 but is not"),
+    parse(bytes).map_err(|error| match error {
+        NotAFrame::Unsupported(what) => AudioError::unsupported(name, what),
+        NotAFrame::Missing => AudioError::unsupported(name, "content that starts like MP3 but is not"),
     })
 }
 
@@ -187,9 +187,9 @@ pub(super) fn scan(bytes: &[u8], name: &Path) -> Result<Scan, AudioError> {
             Ok(here) if header.same_stream(&here) => here,
             _ if complete(&frames) => break,
             _ if bytes.len() - at < 4 => {
-                return Err(AudioError::end_missing(name, "it ends inside the header of a frame"));
+                return Err(AudioError::end_missing(name, "it ends inside a frame header"));
             }
-            _ => return Err(AudioError::corrupt(name, format!("at byte {at} a frame should start"))),
+            _ => return Err(AudioError::corrupt(name, format!("expected a frame at byte {at}"))),
         };
         let end = at + here.bytes;
         if end > bytes.len() {
@@ -206,15 +206,14 @@ pub(super) fn scan(bytes: &[u8], name: &Path) -> Result<Scan, AudioError> {
     Ok(scan)
 }
 
-/// Some encoders count the frame of the tag itself, so one frame less is only a cut if bytes are
-/// missing too.
+/// Some encoders count the tag's own frame, so one missing frame is only a truncation if bytes are missing too.
 fn check_length(scan: &Scan, bytes: u64, name: &Path) -> Result<(), AudioError> {
     let (declared, found) = (scan.tag.frames, scan.frames.len() as u64);
     if found == 0 {
-        return Err(AudioError::empty(name, "the MP3 file holds no sound"));
+        return Err(AudioError::empty(name, "the MP3 file contains no audio"));
     }
-    let short_of_bytes = scan.tag.bytes > bytes;
-    if declared > found + 1 || (declared == found + 1 && short_of_bytes) {
+    let bytes_missing = scan.tag.bytes > bytes;
+    if declared > found + 1 || (declared == found + 1 && bytes_missing) {
         return Err(AudioError::truncated(name, declared, found, "MPEG frames"));
     }
     if declared > 0 && found > declared + 1 {
@@ -223,7 +222,7 @@ fn check_length(scan: &Scan, bytes: u64, name: &Path) -> Result<(), AudioError> 
     Ok(())
 }
 
-/// Tags and padding that may stand behind the last frame.
+/// Whether the rest is a tag or padding after the last frame.
 fn is_tail(rest: &[u8]) -> bool {
     const TAGS: [&[u8]; 5] = [b"TAG", b"APETAGEX", b"LYRICSBEGIN", b"ID3", b"3DI"];
     TAGS.iter().any(|tag| rest.starts_with(tag)) || rest.iter().all(|&byte| byte == 0)
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_walked_to_its_end_and_tags_are_left_alone() {
+    fn the_chain_is_walked_to_its_end_and_tags_are_skipped() {
         let mut bytes = silent(10);
         let scan = scan(&bytes, name()).unwrap();
         assert_eq!((scan.frames.len(), scan.samples()), (10, 5760));
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_that_is_not_between_frames_is_seen() {
+    fn every_cut_inside_a_frame_is_detected() {
         let bytes = silent(3);
         for end in 1..bytes.len() {
             let cut = scan(&bytes[..end], name());
@@ -265,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_in_the_chain_is_seen() {
+    fn a_gap_in_the_chain_is_detected() {
         let mut bytes = silent(5);
         bytes.drain(300..310);
         assert!(matches!(scan(&bytes, name()), Err(AudioError::Corrupt { .. })));
     }
 
     #[test]
-    fn the_declared_number_of_frames_must_be_there() {
+    fn the_declared_number_of_frames_is_checked() {
         let mut bytes = silent(1);
         let tag = 4 + 9;
         bytes[tag..tag + 12].copy_from_slice(b"Info\0\0\0\x01\0\0\0\x06");

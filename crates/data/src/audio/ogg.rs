@@ -1,5 +1,5 @@
-//! The pages of an Ogg file. The decoder's own reader skips a page with a wrong checksum; for us such
-//! a page, a missing one or a missing last one is damage.
+//! The pages of an Ogg file. symphonia's reader skips a page with a wrong checksum; here such a page, a missing page or a
+//! missing end-of-stream flag counts as damage.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use super::AudioError;
 
 const HEADER: usize = 27;
 
-/// Walks all pages: every checksum fits, none is missing, the last is marked as the last, and the
-/// stream in it is one that we decode.
+/// Walks all pages: every checksum matches, none is missing, the last has the end-of-stream flag, and the codec is
+/// supported.
 pub(super) fn check(bytes: &[u8], name: &Path) -> Result<(), AudioError> {
     let mut at = 0;
     let mut stream = None;
     let mut sequence = 0u32;
     loop {
         let Some(header) = bytes.get(at..at + HEADER) else {
-            return Err(AudioError::end_missing(name, "the last page is not marked as the last"));
+            return Err(AudioError::end_missing(name, "the end-of-stream page is missing"));
         };
         if !header.starts_with(b"OggS\0") {
-            return Err(AudioError::corrupt(name, format!("at byte {at} a page should start")));
+            return Err(AudioError::corrupt(name, format!("expected a page at byte {at}")));
         }
         let segments = usize::from(header[26]);
         let table = bytes.get(at + HEADER..at + HEADER + segments);
@@ -31,7 +31,7 @@ pub(super) fn check(bytes: &[u8], name: &Path) -> Result<(), AudioError> {
             |from: usize| u32::from_le_bytes([page[from], page[from + 1], page[from + 2], page[from + 3]]);
         let (serial, number, checksum) = (field(14), field(18), field(22));
         if checksum != checksum_of(page) {
-            let what = format!("the checksum of the page at byte {at} does not fit");
+            let what = format!("the checksum of the page at byte {at} does not match");
             return Err(AudioError::corrupt(name, what));
         }
         match stream {
@@ -43,7 +43,7 @@ pub(super) fn check(bytes: &[u8], name: &Path) -> Result<(), AudioError> {
                 return Err(AudioError::unsupported(name, "an Ogg file with several streams"));
             }
             Some(_) if number != sequence => {
-                let what = format!("page {number} follows where page {sequence} should");
+                let what = format!("expected page {sequence}, found page {number}");
                 return Err(AudioError::corrupt(name, what));
             }
             Some(_) => {}
@@ -60,7 +60,7 @@ pub(super) fn check(bytes: &[u8], name: &Path) -> Result<(), AudioError> {
     }
 }
 
-/// By the first packet.
+/// Checks the codec by the first packet.
 fn codec(packet: &[u8]) -> Result<(), &'static str> {
     match packet {
         _ if packet.starts_with(b"\x01vorbis") || packet.starts_with(b"\x7FFLAC") => Ok(()),
@@ -70,7 +70,7 @@ fn codec(packet: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// CRC-32 with polynomial 0x04C11DB7, highest bit first, starting at zero; its own field counts as
+/// CRC-32 with polynomial 0x04C11DB7, most significant bit first, initial value zero; the checksum field itself counts as
 /// zeros.
 fn checksum_of(page: &[u8]) -> u32 {
     const FIELD: std::ops::Range<usize> = 22..26;
@@ -125,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_the_one_of_the_format() {
-        // Worked out bit by bit for one byte: 0x01 shifted out is the polynomial itself.
+    fn the_checksum_matches_the_format() {
+        // By hand for one byte: 0x01 shifted out is the polynomial itself.
         assert_eq!(checksum_of(&[1]), 0x04C1_1DB7);
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_seen() {
+    fn every_flipped_bit_and_every_cut_is_detected() {
         let good = pages([0, 1, 2], 4);
         let name = Path::new("a.ogg");
         assert!(check(&good, name).is_ok());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_page_and_a_missing_end_are_named() {
+    fn a_missing_page_and_a_missing_end_are_reported() {
         let name = Path::new("a.ogg");
         assert!(matches!(check(&pages([0, 1, 3], 4), name), Err(AudioError::Corrupt { .. })));
         assert!(matches!(check(&pages([0, 1, 2], 0), name), Err(AudioError::EndMissing { .. })));

@@ -1,6 +1,6 @@
-//! Interleaved samples of any width to one mono channel of `f32`.
+//! Converts interleaved samples of any width to one mono `f32` channel.
 
-/// How one sample is stored, little-endian.
+/// Storage format of one sample, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     U8,
@@ -23,7 +23,7 @@ impl Encoding {
     }
 }
 
-/// Mean of the channels, and its largest magnitude: `None` where a sample is not a number.
+/// Returns the mean of the channels and its largest magnitude, which is `None` if a sample is NaN or infinite.
 ///
 /// Integers are scaled by their most negative value: 16 bits by 1/32768, as XTTS does.
 pub(super) fn to_mono(data: &[u8], encoding: Encoding, channels: usize) -> (Vec<f32>, Option<f32>) {
@@ -43,8 +43,8 @@ pub(super) fn to_mono(data: &[u8], encoding: Encoding, channels: usize) -> (Vec<
     }
 }
 
-/// Converted and measured piece by piece, so that the second look finds the samples in the cache.
-const PIECE: usize = 4096;
+/// Frames converted and measured at a time, so that measuring finds the samples in the cache.
+const CHUNK_FRAMES: usize = 4096;
 
 fn mix<const N: usize>(
     data: &[u8],
@@ -54,15 +54,15 @@ fn mix<const N: usize>(
     let values = data.as_chunks::<N>().0;
     let mut samples: Vec<f32> = Vec::with_capacity(values.len() / channels);
     let mut peak = Peak::default();
-    for piece in values.chunks(PIECE * channels) {
+    for chunk in values.chunks(CHUNK_FRAMES * channels) {
         let start = samples.len();
         match channels {
-            1 => samples.extend(piece.iter().map(|&value| convert(value))),
+            1 => samples.extend(chunk.iter().map(|&value| convert(value))),
             2 => samples.extend(
-                piece.as_chunks::<2>().0.iter().map(|&[left, right]| (convert(left) + convert(right)) * 0.5),
+                chunk.as_chunks::<2>().0.iter().map(|&[left, right]| (convert(left) + convert(right)) * 0.5),
             ),
             _ => samples.extend(
-                piece
+                chunk
                     .chunks_exact(channels)
                     .map(|frame| frame.iter().map(|&value| convert(value)).sum::<f32>() / channels as f32),
             ),
@@ -72,8 +72,8 @@ fn mix<const N: usize>(
     (samples, peak.value())
 }
 
-/// Largest magnitude of a signal, found on the bits: for magnitudes the order of the bits is the
-/// order of the numbers, with infinity and not-a-number above all.
+/// Largest magnitude of a signal, found on the bit patterns: for magnitudes the order of the bits is the order of the
+/// numbers, with infinity and NaN above all.
 #[derive(Default)]
 pub(super) struct Peak {
     bits: u32,
@@ -93,7 +93,7 @@ impl Peak {
         self.bits = lanes.into_iter().chain(rest).fold(self.bits, u32::max);
     }
 
-    /// `None` where something was infinite or not a number.
+    /// The peak, or `None` if a sample was NaN or infinite.
     pub(super) fn value(&self) -> Option<f32> {
         let peak = f32::from_bits(self.bits);
         peak.is_finite().then_some(peak)
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_sees_everything_once() {
+    fn the_peak_covers_every_sample() {
         for position in [0, 15, 16, 31, 32, 36] {
             let mut samples = vec![0.25f32; 37];
             samples[position] = -0.75;

@@ -1,9 +1,9 @@
-//! Change of sampling rate by a windowed sinc over the reduced ratio: the kernel of
-//! `torchaudio.functional.resample` with its defaults, which is what XTTS hears through.
+//! Resampling by a windowed sinc over the reduced ratio: the kernel of `torchaudio.functional.resample` with its defaults,
+//! which XTTS uses.
 //!
-//! With both rates divided by their common divisor, output `o` stands at input position `o * from / to`;
-//! there are `to` different positions between two samples (phases), each with its own row of taps.
-//! Only the taps inside the window are kept, a third of what the reference multiplies by zero.
+//! With both rates divided by their greatest common divisor, output `o` is at input position `o * from / to`; there are `to`
+//! different positions between two samples (phases), each with its own row of taps. Only the taps inside the window are
+//! stored: two thirds of the reference's taps are zeros.
 
 use std::f64::consts::PI;
 
@@ -12,27 +12,27 @@ use super::SAMPLE_RATES;
 /// Zero crossings of the sinc on each side.
 const WIDTH: f64 = 6.0;
 
-/// Cut-off as a share of the lower Nyquist frequency.
+/// Cut-off as a fraction of the lower Nyquist frequency.
 const ROLLOFF: f64 = 0.99;
 
-/// The largest table of taps (4 MiB); beyond it each row is computed when it is needed.
-const LARGEST_TABLE: usize = 1 << 20;
+/// Maximum number of taps in the table (4 MiB); with more, each row is computed when needed.
+const MAX_TABLE_TAPS: usize = 1 << 20;
 
-/// Up to this reduced rate the taps are rounded as the reference rounds them. Its error grows with the
-/// rate, to 1e-3 for rates without a common divisor: nothing to copy.
-const LARGEST_ROUNDED: usize = 1000;
+/// Up to this reduced rate the taps are rounded as the reference rounds them. The reference's error grows with the rate, up
+/// to 1e-3 for coprime rates, and is not reproduced beyond this limit.
+const MAX_ROUNDED_RATE: usize = 1000;
 
-/// Rows are filled up to a multiple of this, so that dot products need no remainder.
+/// Rows are padded to a multiple of this, so that dot products have no remainder.
 const LANES: usize = 8;
 
-/// Outputs that a decimation computes at a time, all in registers.
+/// Outputs computed at a time when decimating, all in registers.
 const BLOCK: usize = 32;
 
-/// Changes a clip from one sampling rate to another. Keep it: making the taps costs as much as using them.
+/// Converts clips from one sample rate to another. Reuse it: computing the taps costs as much as applying them.
 pub struct Resampler {
     from: usize,
     to: usize,
-    /// Taps of a row, without what fills it up.
+    /// Taps per row, without padding.
     taps: usize,
     rows: Rows,
     padded: Vec<f32>,
@@ -41,23 +41,23 @@ pub struct Resampler {
 enum Rows {
     /// The rates are equal.
     Same,
-    /// One phase only, every `from`-th sample is kept.
+    /// One phase only: every `from`-th sample is kept.
     Decimate(Vec<f32>),
-    /// All rows one after the other.
+    /// All rows, concatenated.
     Table { taps: Vec<f32>, first: Vec<isize> },
-    /// Too many rows to keep: one, overwritten for each output.
+    /// Too many rows to store: a single row, overwritten for each output.
     OnTheFly(Vec<f32>),
 }
 
 impl Resampler {
-    /// From `from` to `to` samples per second.
+    /// Creates a resampler from `from` to `to` Hz.
     ///
     /// # Panics
-    /// Where a rate is outside 1,000 to 768,000; the decoders give no others.
+    /// If a rate is outside 1,000 to 768,000; the decoders return no others.
     pub fn new(from: u32, to: u32) -> Resampler {
         assert!(
             SAMPLE_RATES.contains(&from) && SAMPLE_RATES.contains(&to),
-            "rates of {from} and {to} Hz: decoders and configuration refuse what is outside {SAMPLE_RATES:?}"
+            "rates of {from} and {to} Hz: decoders and configuration reject rates outside {SAMPLE_RATES:?}"
         );
         let divisor = greatest_common_divisor(from, to);
         let (from, to) = ((from / divisor) as usize, (to / divisor) as usize);
@@ -71,7 +71,7 @@ impl Resampler {
                 resampler.fill(0, &mut row);
                 Rows::Decimate(row)
             }
-            _ if to * stride > LARGEST_TABLE => Rows::OnTheFly(vec![0.0; stride]),
+            _ if to * stride > MAX_TABLE_TAPS => Rows::OnTheFly(vec![0.0; stride]),
             _ => {
                 let mut table = vec![0.0; to * stride];
                 for (phase, row) in table.chunks_exact_mut(stride).enumerate() {
@@ -83,13 +83,14 @@ impl Resampler {
         resampler
     }
 
-    /// Samples that come out for `samples` that go in: `ceil(samples * to / from)`.
+    /// Number of output samples for `samples` input samples: `ceil(samples * to / from)`.
     pub(crate) fn output_len(&self, samples: usize) -> usize {
         let exact = (samples as u128 * self.to as u128).div_ceil(self.from as u128);
-        usize::try_from(exact).expect("a clip in memory, made at most 768 times longer, can be counted")
+        usize::try_from(exact)
+            .expect("a clip in memory, at most 768 times longer, has a length that fits in usize")
     }
 
-    /// The whole clip at the new rate.
+    /// Resamples a whole clip.
     pub fn resample(&mut self, samples: &[f32]) -> Vec<f32> {
         if matches!(self.rows, Rows::Same) {
             return samples.to_vec();
@@ -133,7 +134,7 @@ impl Resampler {
         out
     }
 
-    /// Input position, relative to the start of the group, of the first tap of a phase.
+    /// Input position of the first tap of a phase, relative to the start of the group.
     fn first(&self, phase: usize) -> isize {
         let centre = phase as f64 * self.from as f64 / self.to as f64;
         (centre - WIDTH / per_input(self.from, self.to)).ceil() as isize
@@ -141,7 +142,7 @@ impl Resampler {
 
     fn fill(&self, phase: usize, row: &mut [f32]) {
         let first = self.first(phase);
-        let exact = self.to.max(self.from) > LARGEST_ROUNDED;
+        let exact = self.to.max(self.from) > MAX_ROUNDED_RATE;
         for (tap, value) in row.iter_mut().enumerate().take(self.taps) {
             let input = first + tap as isize;
             *value = if exact {
@@ -152,7 +153,7 @@ impl Resampler {
         }
     }
 
-    /// The clip between zeros, so that no tap reaches outside. Returns where it starts.
+    /// Pads the clip with zeros so that no tap reaches outside. Returns the offset of the first sample.
     fn pad(&self, samples: &[f32], stride: usize, padded: &mut Vec<f32>) -> usize {
         let lead = self.first(0).unsigned_abs();
         padded.clear();
@@ -162,14 +163,14 @@ impl Resampler {
         lead
     }
 
-    /// One phase: the input is dealt out to `from` streams, in each of which neighbouring outputs have
-    /// neighbouring inputs. So many outputs are computed at once, and each sums its taps in order.
+    /// Decimates (one phase): the input is split into `from` streams in which neighbouring outputs use neighbouring inputs.
+    /// This allows computing a block of outputs at once, each summing its taps in order.
     fn decimate(&self, samples: &[f32], row: &[f32], streams: &mut Vec<f32>, length: usize) -> Vec<f32> {
         let lead = self.first(0).unsigned_abs();
         let stream = length.next_multiple_of(BLOCK) + row.len() / self.from + 1;
         streams.clear();
         streams.resize(stream * self.from, 0.0);
-        deal(samples, lead, self.from, streams, stream);
+        distribute(samples, lead, self.from, streams, stream);
         let mut out = vec![0.0; length.next_multiple_of(BLOCK)];
         for (index, block) in out.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
             let mut sums = [0.0; BLOCK];
@@ -187,10 +188,10 @@ impl Resampler {
     }
 }
 
-/// Deals samples, after `lead` zeros, out to `count` streams of a given length.
-fn deal(samples: &[f32], lead: usize, count: usize, streams: &mut [f32], stream: usize) {
+/// Distributes samples, after `lead` zeros, over `count` streams of length `stream`.
+fn distribute(samples: &[f32], lead: usize, count: usize, streams: &mut [f32], stream: usize) {
     for (number, out) in streams.chunks_exact_mut(stream).enumerate() {
-        // Position `k * count + number` of the padded input goes to position `k` of this stream.
+        // Position `k * count + number` of the padded input becomes position `k` of this stream.
         let zeros = lead.saturating_sub(number).div_ceil(count);
         let from = zeros * count + number - lead;
         let inputs = samples.get(from..).unwrap_or_default();
@@ -216,7 +217,7 @@ fn per_input(from: usize, to: usize) -> f64 {
     from.min(to) as f64 * ROLLOFF / from as f64
 }
 
-/// The weight of input sample `input` in output `phase`, both counted from the start of the group.
+/// Weight of input sample `input` in output `phase`, both counted from the start of the group.
 fn exact_tap(input: isize, phase: usize, from: usize, to: usize) -> f32 {
     let scale = per_input(from, to);
     // In zero crossings of the sinc.
@@ -227,8 +228,8 @@ fn exact_tap(input: isize, phase: usize, from: usize, to: usize) -> f32 {
     (sinc * window * scale) as f32
 }
 
-/// The same, rounded to `f32` after every operation and in the order of the reference: its taps are off
-/// by 1e-5, and in a spectrum near silence that shows.
+/// Like [`exact_tap`], rounded to `f32` after every operation in the reference's order: the reference's taps are off by
+/// 1e-5, which is visible in a spectrum near silence.
 fn rounded_tap(input: isize, phase: usize, from: usize, to: usize) -> f32 {
     const PI: f32 = std::f32::consts::PI;
     const WIDTH: f32 = self::WIDTH as f32;
@@ -279,7 +280,7 @@ mod tests {
         (0..samples).map(|n| (0.5 * (n as f64 * step).sin()) as f32).collect()
     }
 
-    /// The definition in f64, with no table and no shortcut; the taps of the reference are off by 1e-5.
+    /// The definition in f64 without tables or shortcuts; the taps of the reference are off by 1e-5.
     fn reference(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
         let divisor = greatest_common_divisor(from, to);
         let (from, to) = (f64::from(from / divisor), f64::from(to / divisor));
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_computes_the_definition() {
+    fn every_code_path_matches_the_definition() {
         for (from, to) in PAIRS {
             for samples in [1usize, 2, 7, 64, 333, 700] {
                 let input: Vec<f32> = (0..samples).map(|n| ((n * 37 % 101) as f32 / 50.0) - 1.0).collect();
@@ -311,13 +312,13 @@ mod tests {
                 for (at, (a, b)) in ours.iter().zip(&wanted).enumerate() {
                     assert!((a - b).abs() < 5e-5, "{from} -> {to}, {samples} samples, at {at}: {a} for {b}");
                 }
-                assert_eq!(resampler.resample(&input), ours, "a second time, with used buffers");
+                assert_eq!(resampler.resample(&input), ours, "second call, with reused buffers");
             }
         }
     }
 
     #[test]
-    fn a_constant_stays_and_a_sine_stays_a_sine() {
+    fn constants_and_sines_are_preserved() {
         for (from, to) in PAIRS {
             let seconds = from as usize / 5;
             let mut resampler = Resampler::new(from, to);
@@ -334,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_represented_is_gone() {
+    fn frequencies_above_nyquist_are_removed() {
         let mut resampler = Resampler::new(44_100, 22_050);
         let out = resampler.resample(&sine(44_100, 15_000.0, 8_000));
         assert!(out[200..out.len() - 200].iter().all(|value| value.abs() < 0.01));
     }
 
     #[test]
-    fn coprime_rates_build_no_giant_table() {
+    fn coprime_rates_do_not_build_a_huge_table() {
         let resampler = Resampler::new(767_999, 768_000);
         assert!(matches!(&resampler.rows, Rows::OnTheFly(row) if row.len() < 100));
     }
@@ -349,7 +350,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn any_rates_give_the_promised_length(
+        fn any_rates_give_the_documented_length(
             from in 1_000u32..100_000, to in 1_000u32..100_000, samples in 0usize..400,
         ) {
             let mut resampler = Resampler::new(from, to);

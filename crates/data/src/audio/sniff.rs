@@ -1,11 +1,10 @@
-//! Which container a file is, by its first bytes. The name's extension is no evidence: `.wav` files
-//! that hold MP3 are common.
+//! Detects the container by the first bytes. The file extension is not reliable: `.wav` files that contain MP3 are common.
 
 use super::Container;
 
-/// The container and where it starts (behind an ID3v2 tag), or what the bytes look like instead.
+/// Returns the container and its offset (after an ID3v2 tag), or a description of unsupported content.
 pub(super) fn sniff(bytes: &[u8]) -> Result<(Container, usize), String> {
-    let start = behind_id3(bytes);
+    let start = skip_id3(bytes);
     let head = &bytes[start..];
     let at = |offset: usize, tag: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(tag));
 
@@ -22,7 +21,7 @@ pub(super) fn sniff(bytes: &[u8]) -> Result<(Container, usize), String> {
         return Ok((Container::Mp4, start));
     }
     // Some encoders leave zeros between the tag and the first frame.
-    let padding = head.iter().take(MOST_PADDING).take_while(|&&byte| byte == 0).count();
+    let padding = head.iter().take(MAX_PADDING).take_while(|&&byte| byte == 0).count();
     if let [0xFF, second, ..] = head[padding..]
         && second & 0xE0 == 0xE0
     {
@@ -34,10 +33,10 @@ pub(super) fn sniff(bytes: &[u8]) -> Result<(Container, usize), String> {
     Err(describe(head, start > 0))
 }
 
-const MOST_PADDING: usize = 4096;
+const MAX_PADDING: usize = 4096;
 
-/// Where the content starts behind any ID3v2 tags.
-fn behind_id3(bytes: &[u8]) -> usize {
+/// Offset of the content after any ID3v2 tags.
+fn skip_id3(bytes: &[u8]) -> usize {
     let mut start = 0;
     while let [b'I', b'D', b'3', _, _, flags, a, b, c, d, ..] = bytes[start..] {
         if (a | b | c | d) & 0x80 != 0 {
@@ -76,9 +75,9 @@ fn describe(head: &[u8], tagged: bool) -> String {
     }
     let first: String = head.iter().take(8).map(|byte| byte.escape_ascii().to_string()).collect();
     match (tagged, head.is_empty()) {
-        (true, true) => "an ID3 tag with nothing behind it".to_owned(),
-        (true, false) => format!("no sound format we know behind the ID3 tag (it starts with \"{first}\")"),
-        _ => format!("no sound format we know (it starts with \"{first}\")"),
+        (true, true) => "an ID3 tag without content".to_owned(),
+        (true, false) => format!("unknown content after the ID3 tag (it starts with \"{first}\")"),
+        _ => format!("unknown content (it starts with \"{first}\")"),
     }
 }
 
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn containers_are_told_by_content() {
+    fn containers_are_detected_by_content() {
         assert_eq!(sniff(b"RIFF\0\0\0\0WAVEfmt "), Ok((Container::Wav, 0)));
         assert_eq!(sniff(b"fLaC\0\0\0\x22"), Ok((Container::Flac, 0)));
         assert_eq!(sniff(b"OggS\0\x02"), Ok((Container::Ogg, 0)));
@@ -98,12 +97,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_named() {
+    fn unsupported_content_is_described() {
         assert!(sniff(b"RIFF\0\0\0\0AVI LIST").unwrap_err().contains("not WAVE"));
         assert!(sniff(b"\xFF\xF1\x50\x80").unwrap_err().contains("ADTS"));
         assert!(sniff(b"<!DOCTYPE html>").unwrap_err().contains("HTML"));
         assert!(sniff(b"hello there").unwrap_err().contains("hello th"));
-        assert!(sniff(b"ID3\x04\0\0\0\0\0\0").unwrap_err().contains("nothing behind"));
+        assert!(sniff(b"ID3\x04\0\0\0\0\0\0").unwrap_err().contains("without content"));
         assert!(sniff(b"ID3\x04\0\0\x7F\x7F\x7F\x7F").is_err(), "a tag longer than the file");
     }
 }

@@ -1,35 +1,35 @@
-//! WAV files: a reader of our own (the hot path of most corpora) and a writer of 16-bit ones.
+//! WAV files: our own reader (the hot path for most corpora) and a 16-bit writer.
 //!
-//! The reader walks the chunks, believes no size it has not compared with the file, and says which
-//! field contradicts which. It forgives what writers really do: streamed files with no size, missing
-//! padding bytes, chunks nobody knows, rubbish behind the end.
+//! The reader walks the chunks, checks every size against the file and reports which fields contradict each other. It
+//! tolerates what real writers produce: streamed files without a size, missing padding bytes, unknown chunks, garbage after
+//! the end.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
 use super::pcm::{self, Encoding};
-use super::{AudioError, Container, Decoded, MOST_CHANNELS, MOST_FRAMES, SAMPLE_RATES, SourceInfo};
+use super::{AudioError, Container, Decoded, MAX_CHANNELS, MAX_FRAMES, SAMPLE_RATES, SourceInfo};
 
 const BYTES: &str = "bytes of data";
 
-/// Samples per channel that are decoded at a time where a file is not read whole.
-const PIECE_FRAMES: u64 = 1 << 16;
+/// Frames decoded at a time if a file is not read as a whole.
+const CHUNK_FRAMES: u64 = 1 << 16;
 
 /// Decodes the content of a WAV file.
 pub fn decode(bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
     let layout = whole_layout(bytes, name)?;
     let (samples, peak) = pcm::to_mono(&bytes[layout.data()], layout.format.encoding, layout.channels());
     if samples.is_empty() {
-        return Err(AudioError::empty(name, "the WAV file holds no samples"));
+        return Err(AudioError::empty(name, "the WAV file contains no samples"));
     }
-    let peak = peak.ok_or_else(|| AudioError::corrupt(name, "a sample is infinite or not a number"))?;
+    let peak = peak.ok_or_else(|| AudioError::corrupt(name, "a sample is NaN or infinite"))?;
     Ok(super::finish(samples, layout.info(), peak))
 }
 
-/// Decodes a file whose first bytes are `head`, without ever holding more of it than a piece: only its samples. The WAV
-/// begins at a byte of a file of so many (`start`, `length`). `None` where the samples begin beyond the head.
-pub(super) fn decode_in_pieces(
+/// Decodes a file whose first bytes are `head` in chunks, so that only its samples are held in memory. `start` is the offset
+/// of the WAV in a file of `length` bytes. `None` if the samples begin after `head`.
+pub(super) fn decode_in_chunks(
     file: &mut (impl Read + Seek),
     head: &[u8],
     (start, length): (u64, u64),
@@ -41,27 +41,27 @@ pub(super) fn decode_in_pieces(
     let mut samples = Vec::with_capacity(layout.frames() as usize);
     let mut loudest = 0.0f32;
     let mut bytes = Vec::new();
-    let mut left = layout.frames();
-    while left > 0 {
-        let frames = left.min(PIECE_FRAMES);
+    let mut remaining = layout.frames();
+    while remaining > 0 {
+        let frames = remaining.min(CHUNK_FRAMES);
         bytes.resize((frames * layout.format.frame_bytes()) as usize, 0);
         file.read_exact(&mut bytes).map_err(failed)?;
-        let (piece, peak) = pcm::to_mono(&bytes, layout.format.encoding, layout.channels());
-        let peak = peak.ok_or_else(|| AudioError::corrupt(name, "a sample is infinite or not a number"))?;
+        let (chunk, peak) = pcm::to_mono(&bytes, layout.format.encoding, layout.channels());
+        let peak = peak.ok_or_else(|| AudioError::corrupt(name, "a sample is NaN or infinite"))?;
         loudest = loudest.max(peak);
-        samples.extend(piece);
-        left -= frames;
+        samples.extend(chunk);
+        remaining -= frames;
     }
     if samples.is_empty() {
-        return Err(AudioError::empty(name, "the WAV file holds no samples"));
+        return Err(AudioError::empty(name, "the WAV file contains no samples"));
     }
     Ok(Some(super::finish(samples, layout.info(), loudest)))
 }
 
-/// A WAV file of 16 bits and one channel. What is beyond [-1, 1] is limited.
+/// Encodes a 16-bit mono WAV file. Samples outside [-1, 1] are clamped.
 pub fn encode_pcm16(samples: &[f32], sample_rate: u32) -> Vec<u8> {
     const HEADER: usize = 44;
-    // A size that does not fit is written as "streamed": readers then take all there is.
+    // A size that does not fit is written as "streamed": readers then use everything up to the end of the file.
     let size = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes();
     let mut out = Vec::with_capacity(HEADER + 2 * samples.len());
     out.extend_from_slice(b"RIFF");
@@ -71,30 +71,30 @@ pub fn encode_pcm16(samples: &[f32], sample_rate: u32) -> Vec<u8> {
     out.extend_from_slice(&sample_rate.saturating_mul(2).to_le_bytes());
     out.extend_from_slice(b"\x02\0\x10\0data");
     out.extend_from_slice(&size(2 * samples.len()));
-    // `as` saturates, which is the limiting promised above, and turns not-a-number into silence.
+    // `as` saturates, which is the clamping documented above, and converts NaN to 0.
     out.extend(
         samples.iter().flat_map(|&sample| ((sample * 32768.0).round_ties_even() as i16).to_le_bytes()),
     );
     out
 }
 
-/// What the header of a WAV file in memory says.
+/// Parses the header of a WAV file in memory.
 pub(super) fn info(bytes: &[u8], name: &Path) -> Result<SourceInfo, AudioError> {
     Ok(whole_layout(bytes, name)?.info())
 }
 
-/// How its samples are stored, and which of its bytes they are.
+/// Returns the encoding of the samples and their byte range.
 pub(super) fn samples(bytes: &[u8], name: &Path) -> Result<(Encoding, Range<u64>, SourceInfo), AudioError> {
     let layout = whole_layout(bytes, name)?;
     Ok((layout.format.encoding, layout.data.clone(), layout.info()))
 }
 
-/// The same from the first bytes of a file of `total`: `None` where they do not reach the samples.
+/// Like [`info`], from the first bytes of a file of `total` bytes: `None` if they do not reach the samples.
 pub(super) fn probe(bytes: &[u8], total: u64, name: &Path) -> Result<Option<SourceInfo>, AudioError> {
     Ok(layout(bytes, total, name)?.map(|layout| layout.info()))
 }
 
-/// What the `fmt ` chunk says, made sure of.
+/// The validated content of the `fmt ` chunk.
 #[derive(Clone, Copy, Debug)]
 struct Format {
     encoding: Encoding,
@@ -109,7 +109,7 @@ impl Format {
     }
 }
 
-/// Where the samples are and how they are stored.
+/// Location and format of the samples.
 #[derive(Debug)]
 struct Layout {
     format: Format,
@@ -118,7 +118,7 @@ struct Layout {
 
 impl Layout {
     fn data(&self) -> Range<usize> {
-        // Checked against the length of the slice, which is a usize.
+        // Fits in usize: checked against the length of the slice.
         self.data.start as usize..self.data.end as usize
     }
 
@@ -143,15 +143,14 @@ impl Layout {
 
 fn whole_layout(bytes: &[u8], name: &Path) -> Result<Layout, AudioError> {
     layout(bytes, bytes.len() as u64, name)?
-        .ok_or_else(|| AudioError::corrupt(name, "the chunks lead out of the file"))
+        .ok_or_else(|| AudioError::corrupt(name, "a chunk extends beyond the end of the file"))
 }
 
-/// Walks the chunks of a file of `total` bytes, of which `bytes` are the first; `None` where the walk
-/// leaves them.
+/// Walks the chunks of a file of `total` bytes that starts with `bytes`; `None` if the walk leaves `bytes`.
 fn layout(bytes: &[u8], total: u64, name: &Path) -> Result<Option<Layout>, AudioError> {
-    let cut = |declared| AudioError::truncated(name, declared, total, "bytes");
+    let truncated = |declared| AudioError::truncated(name, declared, total, "bytes");
     if total < 12 {
-        return Err(cut(12));
+        return Err(truncated(12));
     }
     let Some(riff_size) = u32_at(bytes, 4) else { return Ok(None) };
     let wide = !bytes.starts_with(b"RIFF");
@@ -175,18 +174,18 @@ fn layout(bytes: &[u8], total: u64, name: &Path) -> Result<Option<Layout>, Audio
             let data = data_range(bytes, total, body, size, &format, name)?;
             let layout = Layout { format, data };
             check_fact(fact, &layout, name)?;
-            if layout.frames() > MOST_FRAMES {
-                return Err(AudioError::TooLong { path: name.to_owned(), limit: MOST_FRAMES });
+            if layout.frames() > MAX_FRAMES {
+                return Err(AudioError::TooLong { path: name.to_owned(), limit: MAX_FRAMES });
             }
             return Ok(Some(layout));
         }
-        if !is_name(id) {
-            let what = format!("at byte {at} a chunk should start, but {} is no name", id.escape_ascii());
+        if !is_chunk_id(id) {
+            let what = format!("expected a chunk at byte {at}, but {} is not a chunk id", id.escape_ascii());
             return Err(AudioError::corrupt(name, what));
         }
         let end = body + u64::from(size);
         if end > total {
-            return Err(cut(end));
+            return Err(truncated(end));
         }
         let content = usize::try_from(body).ok().and_then(|from| {
             let to = from.checked_add(size as usize)?;
@@ -218,13 +217,14 @@ fn layout(bytes: &[u8], total: u64, name: &Path) -> Result<Option<Layout>, Audio
     }
 }
 
-/// A chunk of odd size is followed by a byte of padding; some writers forget it.
+/// A chunk of odd size is followed by a padding byte; some writers omit it.
 fn padding(bytes: &[u8], end: u64, size: u32) -> u64 {
-    let forgotten = || id_at(bytes, end).is_some_and(is_name) && !id_at(bytes, end + 1).is_some_and(is_name);
-    u64::from(size % 2 == 1 && !forgotten())
+    let omitted =
+        || id_at(bytes, end).is_some_and(is_chunk_id) && !id_at(bytes, end + 1).is_some_and(is_chunk_id);
+    u64::from(size % 2 == 1 && !omitted())
 }
 
-/// The sizes that bear on the data chunk.
+/// All declared sizes that concern the data chunk.
 struct Declared {
     size: u32,
     wide: Option<u64>,
@@ -241,54 +241,54 @@ fn data_range(
     name: &Path,
 ) -> Result<Range<u64>, AudioError> {
     let frame = format.frame_bytes();
-    let there = total - start;
+    let available = total - start;
     let size = match declared.wide {
         Some(wide) if declared.size == u32::MAX => wide,
         _ => u64::from(declared.size),
     };
-    if declared.wide.is_none() && is_streamed(&declared, start, there) {
-        return Ok(start..start + there / frame * frame);
+    if declared.wide.is_none() && is_streamed(&declared, start, available) {
+        return Ok(start..start + available / frame * frame);
     }
-    if size > there {
-        return Err(AudioError::truncated(name, size, there, BYTES));
+    if size > available {
+        return Err(AudioError::truncated(name, size, available, BYTES));
     }
     if size % frame != 0 {
-        let what = format!("{size} bytes of data are not whole frames of {frame} bytes");
+        let what = format!("{size} bytes of data are not a multiple of the frame size of {frame} bytes");
         return Err(AudioError::corrupt(name, what));
     }
     let end = start + size;
     if bytes.len() as u64 == total {
-        check_behind(bytes, end + size % 2, declared.riff_end.min(total)).map_err(|()| {
+        check_trailing_chunks(bytes, end + size % 2, declared.riff_end.min(total)).map_err(|()| {
             AudioError::length_differs(name, size, declared.riff_end.min(total) - start, BYTES)
         })?;
     }
     Ok(start..end)
 }
 
-/// Programs that write to a pipe cannot come back to fill in a size. They leave all ones (ffmpeg), the
-/// largest positive number less a page (sox, espeak), or zero together with an unfinished RIFF size.
-fn is_streamed(declared: &Declared, start: u64, there: u64) -> bool {
+/// Programs that write to a pipe cannot fill in the size afterwards. They write all ones (ffmpeg), the largest positive
+/// number minus a page (sox, espeak), or zero together with an unfinished RIFF size.
+fn is_streamed(declared: &Declared, start: u64, available: u64) -> bool {
     match declared.size {
         u32::MAX => true,
-        0x7FFF_F000..=0x7FFF_FFFF => u64::from(declared.size) > there,
+        0x7FFF_F000..=0x7FFF_FFFF => u64::from(declared.size) > available,
         0 => matches!(declared.riff_size, 0 | u32::MAX) || declared.riff_end <= start,
         _ => false,
     }
 }
 
-/// What stands between the samples and the end of the RIFF must be chunks: if it is not, the size of
-/// the data chunk is wrong and samples would be lost in silence.
-fn check_behind(bytes: &[u8], mut at: u64, end: u64) -> Result<(), ()> {
+/// Checks that only chunks follow the samples up to the end of the RIFF: otherwise the size of the data chunk is wrong and
+/// samples would be lost silently.
+fn check_trailing_chunks(bytes: &[u8], mut at: u64, end: u64) -> Result<(), ()> {
     const COMMON: [&[u8; 4]; 10] =
         [b"LIST", b"id3 ", b"ID3 ", b"bext", b"iXML", b"cue ", b"smpl", b"JUNK", b"PEAK", b"fact"];
     while at + 8 <= end {
         let (Some(id), Some(size)) = (id_at(bytes, at), u32_at(bytes, at + 4)) else { return Ok(()) };
-        // Cut off or not: the sound is not in it.
+        // Truncated or not: this chunk contains no samples.
         if COMMON.contains(&&id) {
             return Ok(());
         }
         let next = at + 8 + u64::from(size);
-        if !is_name(id) || next > end {
+        if !is_chunk_id(id) || next > end {
             let zeros = bytes[at as usize..end as usize].iter().all(|&byte| byte == 0);
             return if zeros { Ok(()) } else { Err(()) };
         }
@@ -311,7 +311,7 @@ fn check_fact(fact: Option<u32>, layout: &Layout, name: &Path) -> Result<(), Aud
 }
 
 fn parse_format(content: &[u8], name: &Path) -> Result<Format, AudioError> {
-    /// The end of every sub-format GUID that carries an old format tag.
+    /// The common end of all sub-format GUIDs that carry an old format tag.
     const WAVE_GUID: [u8; 14] = [0, 0, 0, 0, 0x10, 0, 0x80, 0, 0, 0xAA, 0, 0x38, 0x9B, 0x71];
     let corrupt = |what: String| AudioError::corrupt(name, what);
     let short = || corrupt(format!("its fmt chunk has only {} bytes", content.len()));
@@ -326,7 +326,7 @@ fn parse_format(content: &[u8], name: &Path) -> Result<Format, AudioError> {
             return Err(corrupt(format!("{valid_bits} valid bits in samples of {bits}")));
         }
         if content.get(26..40).ok_or_else(short)? != WAVE_GUID {
-            return Err(AudioError::unsupported(name, "a WAV file of an unknown extensible format"));
+            return Err(AudioError::unsupported(name, "a WAV file with an unknown extensible format"));
         }
         tag = field(24)?;
     }
@@ -339,7 +339,7 @@ fn parse_format(content: &[u8], name: &Path) -> Result<Format, AudioError> {
             return Err(AudioError::unsupported(name, format!("a WAV file of unknown format {other:#06x}")));
         }
     };
-    if channels == 0 || channels > MOST_CHANNELS {
+    if channels == 0 || channels > MAX_CHANNELS {
         return Err(corrupt(format!("the header declares {channels} channels")));
     }
     if !SAMPLE_RATES.contains(&sample_rate) {
@@ -358,21 +358,21 @@ fn parse_format(content: &[u8], name: &Path) -> Result<Format, AudioError> {
     let format = Format { encoding, channels, sample_rate, bits };
     if u64::from(block) != format.frame_bytes() {
         return Err(corrupt(format!(
-            "the header declares frames of {block} bytes, {channels} x {bits} bits make {}",
+            "the header declares frames of {block} bytes, but {channels} x {bits} bits are {}",
             format.frame_bytes()
         )));
     }
-    // Zero is what writers leave that do not care; anything else has to fit, or the rate is wrong.
+    // Some writers leave this zero; any other value must match, or the sample rate is wrong.
     let expected = u64::from(sample_rate) * u64::from(block);
     if byte_rate != 0 && u64::from(byte_rate) != expected {
         return Err(corrupt(format!(
-            "the header declares {byte_rate} bytes per second, {sample_rate} Hz x {block} bytes make {expected}"
+            "the header declares {byte_rate} bytes per second, but {sample_rate} Hz x {block} bytes are {expected}"
         )));
     }
     Ok(format)
 }
 
-fn is_name(id: [u8; 4]) -> bool {
+fn is_chunk_id(id: [u8; 4]) -> bool {
     id.iter().all(|byte| (0x20..0x7F).contains(byte))
 }
 

@@ -1,5 +1,5 @@
-//! Every utterance heard and read, in parallel. What hears and reads is behind a trait, so that the
-//! rules can be tested without a sound and the decoder can change without the rules.
+//! Examines every utterance in parallel. Decoding and cleaning are behind a trait, so that the rules can be tested without
+//! audio files and the decoder can change without the rules.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -8,61 +8,62 @@ use myxtts_run::progress::Progress;
 use rayon::prelude::*;
 
 use super::CheckOptions;
-use super::judge::{self, Finding};
 use super::report::Report;
+use super::rules::{self, Finding};
 use crate::dataset::Corpus;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Utterance;
 
-/// What was heard in a sound file.
+/// Measurements of a decoded audio file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
-    /// Samples per second in the file.
+pub struct AudioMeasures {
+    /// Sample rate of the file in Hz.
     pub sample_rate: u32,
-    /// Length of the whole sound.
+    /// Length of the whole file.
     pub seconds: f64,
-    /// Length that is left once silence is trimmed from both ends.
-    pub sounding_seconds: f64,
-    /// Largest magnitude, 1 being full scale.
+    /// Length after trimming silence from both ends.
+    pub audible_seconds: f64,
+    /// Largest magnitude; 1 is full scale.
     pub peak: f32,
-    /// Root mean square, 1 being full scale.
+    /// Root mean square; 1 is full scale.
     pub rms: f32,
-    /// Share of samples at full scale, counted in runs of three or more.
+    /// Fraction of samples at full scale, counted in runs of three or more.
     pub clipped_share: f64,
-    /// Hash of the samples: equal sounds have equal identities, whatever file they are in.
-    pub identity: [u8; 32],
+    /// Hash of the samples: equal audio has equal hashes in any file.
+    pub hash: [u8; 32],
 }
 
-/// What was made of a text.
+/// A cleaned text and its tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Understood {
+pub struct TextMeasures {
     /// The text as it is spoken.
     pub cleaned: String,
-    /// How many tokens it is; `None` where there is no tokenizer.
+    /// Number of tokens; `None` without a tokenizer.
     pub tokens: Option<usize>,
-    /// Characters without a piece in the tokenizer, or outside the language's alphabet where there is
-    /// no tokenizer; each once, in order of appearance.
+    /// Characters unknown to the tokenizer, or outside the language's alphabet without a tokenizer; each once, in order of
+    /// appearance.
     pub unknown: Vec<char>,
 }
 
-/// Why a sound could not be heard or a text not read.
+/// An audio file that cannot be decoded or a text that cannot be cleaned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// How it is counted.
+pub struct ExamineError {
+    /// The category under which it is counted.
     pub kind: ProblemKind,
     /// One sentence with numbers and advice.
     pub detail: String,
 }
 
-/// Ears and eyes of the check.
+/// Decodes audio and cleans texts for the check.
 pub trait Examiner: Sync {
-    /// Decodes a sound file.
-    fn listen(&self, sound: &Path) -> Result<Heard, Trouble>;
+    /// Decodes and measures an audio file.
+    fn examine_audio(&self, audio: &Path) -> Result<AudioMeasures, ExamineError>;
     /// Cleans a text and counts its tokens.
-    fn read_text(&self, text: &str, language: &str) -> Result<Understood, Trouble>;
+    fn examine_text(&self, text: &str, language: &str) -> Result<TextMeasures, ExamineError>;
 }
 
-/// Examines a whole corpus with an examiner ([`Senses`](super::Senses) is the real one). The report does not depend on the number of threads or their timing.
+/// Examines a whole corpus ([`CorpusExaminer`](super::CorpusExaminer) is the real examiner). The report does not depend on
+/// the number of threads or their timing.
 pub fn examine(
     corpus: &Corpus,
     options: &CheckOptions,
@@ -89,27 +90,30 @@ fn examine_one(
     options: &CheckOptions,
     examiner: &dyn Examiner,
 ) -> Finding {
-    let heard = guarded("decoding", ProblemKind::Unreadable, || examiner.listen(&utterance.audio));
-    let understood = guarded("cleaning", ProblemKind::UnspeakableText, || {
+    let audio = catch_panic("decoding", ProblemKind::Unreadable, || examiner.examine_audio(&utterance.audio));
+    let text = catch_panic("cleaning", ProblemKind::UnspeakableText, || {
         if utterance.text.trim().is_empty() {
-            return Ok(Understood::default());
+            return Ok(TextMeasures::default());
         }
-        examiner.read_text(&utterance.text, &utterance.language)
+        examiner.examine_text(&utterance.text, &utterance.language)
     });
     let declared = corpus.declared_seconds.get(&utterance.id).copied();
-    judge::judge(utterance, declared, heard, understood, options)
+    rules::apply(utterance, declared, audio, text, options)
 }
 
-/// A file that makes a decoder panic is a bad file and a defect; neither ends the run.
-fn guarded<T>(what: &str, kind: ProblemKind, act: impl FnOnce() -> Result<T, Trouble>) -> Result<T, Trouble> {
+/// Reports a panic in a decoder as a bad file: it is a defect, but must not end the run.
+fn catch_panic<T>(
+    what: &str,
+    kind: ProblemKind,
+    act: impl FnOnce() -> Result<T, ExamineError>,
+) -> Result<T, ExamineError> {
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| {
-        let detail =
-            format!("{what} it made this program panic; that is a defect, please report it with this file");
-        Err(Trouble { kind, detail })
+        let detail = format!("{what} made the program panic; please report this bug with the file");
+        Err(ExamineError { kind, detail })
     })
 }
 
-/// A problem of an utterance.
+/// Creates a problem for an utterance.
 pub(super) fn problem(
     utterance: &Utterance,
     kind: ProblemKind,

@@ -1,35 +1,37 @@
-//! Reads everything and says what is wrong, where, and what to do about it.
+//! Checks a whole corpus and reports each problem, its location and what to do about it.
 //!
-//! [`examine`](examine()) listens to every sound and reads every text through an [`Examiner`], in
-//! parallel, holding one clip per thread; the rules are in `judge`, the outcome is a [`Report`].
+//! [`examine`](examine()) decodes every audio file and cleans every text through an [`Examiner`], in parallel, with one clip
+//! per thread in memory; the rules are in `rules`, the result is a [`Report`].
 
+mod corpus_examiner;
 mod examine;
 mod histogram;
-mod judge;
-mod pace;
 mod report;
-mod senses;
+mod rules;
+mod speaking_time;
 mod summary;
 
-pub use examine::{Examiner, Heard, Trouble, Understood, examine};
+pub use corpus_examiner::CorpusExaminer;
+pub use examine::{AudioMeasures, ExamineError, Examiner, TextMeasures, examine};
 pub use histogram::{Bin, Histogram};
-pub use pace::Pace;
-pub use report::{CorpusFacts, Kind, Report, SCHEMA_VERSION, Share, Spread, TextFacts, Verdict};
-pub use senses::Senses;
+pub use report::{
+    CorpusFacts, GroupTotals, ProblemCounts, Report, SCHEMA_VERSION, Spread, TextFacts, Verdict,
+};
+pub use speaking_time::SpeakingTime;
 pub use summary::Summary;
 
-/// What counts as wrong.
+/// Limits of the check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// Shorter sounds cannot be trained on.
+    /// Minimum length of a clip that can be trained on.
     pub min_seconds: f64,
-    /// Longer sounds cannot be trained on.
+    /// Maximum length of a clip that can be trained on.
     pub max_seconds: f64,
-    /// The setting that `max_seconds` comes from, for messages.
+    /// Name of the setting that `max_seconds` comes from, for messages.
     pub limited_by: &'static str,
-    /// More tokens than this the model does not read.
+    /// Maximum number of text tokens of the model.
     pub max_text_tokens: usize,
-    /// The share of unusable items above which the corpus is refused.
+    /// Fraction of unusable items above which the corpus is rejected.
     pub failure_budget: f64,
 }
 
@@ -45,7 +47,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// How long a clip of so many mel frames is: hop 256 at 22,050 Hz.
+/// Length of a clip of `max_mel_frames` mel frames: hop 256 at 22,050 Hz.
 pub fn seconds_of_frames(max_mel_frames: u32) -> f64 {
     f64::from(max_mel_frames) * 256.0 / 22_050.0
 }

@@ -1,7 +1,7 @@
-//! The outcome of a check: counts, durations, speakers, and every problem. Serialised it is the
-//! machine-readable report, whose shape is versioned by [`SCHEMA_VERSION`].
+//! The result of a check: counts, durations, speakers, and every problem. Its serialised form is the machine-readable
+//! report, versioned by [`SCHEMA_VERSION`].
 //!
-//! It holds nothing that depends on time, threads or machine: the same corpus gives the same bytes.
+//! It contains nothing that depends on time, threads or machine: the same corpus gives the same bytes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,114 +10,114 @@ use serde::{Deserialize, Serialize};
 use super::CheckOptions;
 use super::examine::problem;
 use super::histogram::Histogram;
-use super::judge::Finding;
+use super::rules::Finding;
 use crate::dataset::Corpus;
 use crate::problem::{Problem, ProblemKind, Severity};
 use myxtts_run::exit::Exit;
 
-/// Version of the report's JSON: raised when a field changes its meaning or goes, not when one is added.
+/// Version of the report's JSON: raised when a field is removed or changes its meaning, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// For an estimate without a tokenizer: 1,476 tokens of the XTTS vocabulary for 2,560 characters of LJSpeech.
+/// Estimate without a tokenizer: 1,476 tokens of the XTTS vocabulary for 2,560 characters of LJSpeech.
 const TOKENS_PER_CHARACTER: f64 = 0.58;
-/// The same sentence by the same speaker is normal a few times, for different readings.
-const REPEATED: usize = 4;
-/// Ids named in a message.
-const NAMED_IDS: usize = 3;
-/// Rates below this cannot hold what XTTS learns to say.
-const LOW_RATE: u32 = 22_050;
+/// Minimum number of identical sentences by one speaker for a warning; a few different readings are normal.
+const MIN_REPEATS: usize = 4;
+/// Maximum number of ids listed in a message.
+const MAX_LISTED_IDS: usize = 3;
+/// Sample rates below this in Hz lack the bandwidth that XTTS generates.
+const MIN_RATE: u32 = 22_050;
 
-/// Everything a check found.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,
-    /// What was read.
+    /// The corpus.
     pub corpus: CorpusFacts,
-    /// Whether it can be trained on.
+    /// Whether the corpus can be trained on.
     pub verdict: Verdict,
-    /// Problems by kind; kinds that did not occur are not there.
-    pub kinds: BTreeMap<ProblemKind, Kind>,
-    /// Seconds of the sounds that could be decoded.
+    /// Number of problems by kind; kinds that did not occur are absent.
+    pub kinds: BTreeMap<ProblemKind, ProblemCounts>,
+    /// Durations in seconds of the files that could be decoded.
     pub seconds: Spread,
-    /// How they are distributed.
+    /// Distribution of these durations.
     pub histogram: Histogram,
     /// Utterances and seconds per speaker.
-    pub speakers: BTreeMap<String, Share>,
+    pub speakers: BTreeMap<String, GroupTotals>,
     /// Utterances and seconds per language.
-    pub languages: BTreeMap<String, Share>,
-    /// Sounds per sample rate in Hz.
+    pub languages: BTreeMap<String, GroupTotals>,
+    /// Number of files per sample rate in Hz.
     pub sample_rates: BTreeMap<u32, usize>,
     /// Lengths of the texts.
     pub text: TextFacts,
-    /// What is worth knowing and belongs to no single utterance.
+    /// Remarks that do not concern a single utterance.
     pub notes: Vec<String>,
-    /// Every problem: first those of metadata by file and line, then those of utterances by id.
+    /// Every problem: first those of the metadata by file and line, then those of utterances by id.
     pub problems: Vec<Problem>,
 }
 
-/// What was read.
+/// Description of the corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusFacts {
-    /// The folder.
+    /// Corpus folder.
     pub root: String,
-    /// The layout's name.
+    /// Name of the layout.
     pub format: String,
-    /// Why that layout.
+    /// Why this layout was chosen.
     pub why: String,
-    /// Utterances that were declared.
+    /// Number of declared utterances.
     pub utterances: usize,
 }
 
-/// Whether the failure budget was kept.
+/// Whether the failure budget was met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// True where the corpus can be used.
+    /// Whether the corpus can be used.
     pub passed: bool,
-    /// Utterances, and what was declared but is none.
+    /// Number of utterances and of failed declarations.
     pub items: usize,
-    /// Items with at least one error.
+    /// Number of items with at least one error.
     pub failed: usize,
     /// `failed / items`.
     pub share: f64,
-    /// The share that is allowed.
+    /// Largest accepted share.
     pub budget: f64,
-    /// Utterances without an error.
+    /// Number of utterances without an error.
     pub usable_utterances: usize,
-    /// Their seconds.
+    /// Total length of the usable utterances in seconds.
     pub usable_seconds: f64,
 }
 
-/// How often a kind of problem occurred.
+/// Number of problems of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kind {
-    /// Items that cannot be used.
+pub struct ProblemCounts {
+    /// Number of unusable items.
     pub errors: usize,
-    /// Items that are worth a look.
+    /// Number of usable items that need attention.
     pub warnings: usize,
 }
 
-/// A speaker's or language's part.
+/// Totals of a speaker or language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Share {
-    /// Utterances, whether usable or not.
+pub struct GroupTotals {
+    /// Number of utterances, usable or not.
     pub utterances: usize,
-    /// Seconds of those that could be decoded.
+    /// Seconds of the utterances that could be decoded.
     pub seconds: f64,
 }
 
-/// Five numbers about a list of numbers; zeros where it is empty.
+/// Summary of a list of numbers; zeros for an empty list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many.
+    /// Number of values.
     pub count: usize,
-    /// Their sum.
+    /// Sum of the values.
     pub total: f64,
-    /// The smallest.
+    /// Smallest value.
     pub min: f64,
-    /// The middle one.
+    /// Median.
     pub median: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
 }
 
@@ -128,12 +128,12 @@ pub struct TextFacts {
     pub characters: Spread,
     /// Tokens, counted or estimated.
     pub tokens: Spread,
-    /// True where there was no tokenizer to count with.
+    /// Whether the tokens are estimated because there was no tokenizer.
     pub tokens_estimated: bool,
 }
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
+    fn from_values(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return Spread::default() };
         let middle = values.len() / 2;
@@ -144,16 +144,16 @@ impl Spread {
 }
 
 impl Report {
-    /// Gathers what was found; `findings` stand in the order of the corpus' utterances.
+    /// Builds a report; `findings` are in the order of the corpus' utterances.
     pub(super) fn new(corpus: &Corpus, options: &CheckOptions, findings: Vec<Finding>) -> Self {
-        let mut speakers: BTreeMap<String, Share> = BTreeMap::new();
-        let mut languages: BTreeMap<String, Share> = BTreeMap::new();
+        let mut speakers: BTreeMap<String, GroupTotals> = BTreeMap::new();
+        let mut languages: BTreeMap<String, GroupTotals> = BTreeMap::new();
         let mut sample_rates = BTreeMap::new();
         let mut usable_seconds = 0.0;
         let mut failed = 0;
         let mut seconds = Vec::new();
         for (utterance, finding) in corpus.utterances.iter().zip(&findings) {
-            let length = finding.heard.as_ref().map_or(0.0, |heard| heard.seconds);
+            let length = finding.audio.as_ref().map_or(0.0, |audio| audio.seconds);
             for share in [
                 speakers.entry(utterance.speaker.clone()).or_default(),
                 languages.entry(utterance.language.clone()).or_default(),
@@ -161,9 +161,9 @@ impl Report {
                 share.utterances += 1;
                 share.seconds += length;
             }
-            if let Some(heard) = &finding.heard {
-                *sample_rates.entry(heard.sample_rate).or_default() += 1;
-                seconds.push(heard.seconds);
+            if let Some(audio) = &finding.audio {
+                *sample_rates.entry(audio.sample_rate).or_default() += 1;
+                seconds.push(audio.seconds);
             }
             if finding.problems.iter().any(|problem| problem.severity == Severity::Error) {
                 failed += 1;
@@ -189,7 +189,7 @@ impl Report {
         let mut notes = corpus.notes.clone();
         notes.extend(rate_notes(&sample_rates));
         let problems = all_problems(corpus, findings);
-        let mut kinds: BTreeMap<ProblemKind, Kind> = BTreeMap::new();
+        let mut kinds: BTreeMap<ProblemKind, ProblemCounts> = BTreeMap::new();
         for problem in &problems {
             let kind = kinds.entry(problem.kind).or_default();
             match problem.severity {
@@ -207,8 +207,8 @@ impl Report {
             },
             verdict,
             kinds,
-            histogram: Histogram::of_seconds(seconds.iter().copied()),
-            seconds: Spread::of(seconds),
+            histogram: Histogram::from_seconds(seconds.iter().copied()),
+            seconds: Spread::from_values(seconds),
             speakers,
             languages,
             sample_rates,
@@ -218,15 +218,15 @@ impl Report {
         }
     }
 
-    /// Errors and warnings of all kinds.
-    pub fn counts(&self) -> Kind {
-        self.kinds.values().fold(Kind::default(), |sum, kind| Kind {
+    /// Total number of errors and warnings.
+    pub fn counts(&self) -> ProblemCounts {
+        self.kinds.values().fold(ProblemCounts::default(), |sum, kind| ProblemCounts {
             errors: sum.errors + kind.errors,
             warnings: sum.warnings + kind.warnings,
         })
     }
 
-    /// The exit code of a check with this outcome.
+    /// The exit code of a check with this result.
     pub fn exit(&self) -> Exit {
         if self.verdict.passed { Exit::Done } else { Exit::BadData }
     }
@@ -241,28 +241,32 @@ fn text_facts(findings: &[Finding]) -> TextFacts {
     } else {
         counted
     };
-    TextFacts { characters: Spread::of(characters), tokens: Spread::of(tokens), tokens_estimated }
+    TextFacts {
+        characters: Spread::from_values(characters),
+        tokens: Spread::from_values(tokens),
+        tokens_estimated,
+    }
 }
 
 fn rate_notes(sample_rates: &BTreeMap<u32, usize>) -> Vec<String> {
     let mut notes = Vec::new();
     if sample_rates.len() > 1 {
-        let said: Vec<String> = sample_rates.iter().map(|(rate, n)| format!("{n} at {rate} Hz")).collect();
-        notes.push(format!("sample rates are mixed: {}; all are resampled", said.join(", ")));
+        let counts: Vec<String> = sample_rates.iter().map(|(rate, n)| format!("{n} at {rate} Hz")).collect();
+        notes.push(format!("sample rates are mixed: {}; all are resampled", counts.join(", ")));
     }
-    let low: usize = sample_rates.range(..LOW_RATE).map(|(_, n)| n).sum();
+    let low: usize = sample_rates.range(..MIN_RATE).map(|(_, n)| n).sum();
     if let Some(lowest) = sample_rates.keys().next().filter(|_| low > 0) {
         notes.push(format!(
-            "{low} sounds are below {LOW_RATE} Hz; at {lowest} Hz nothing above {} Hz was recorded, and the voice will sound dull",
+            "{low} files are below {MIN_RATE} Hz; {lowest} Hz audio has no content above {} Hz, and the voice will sound dull",
             lowest / 2
         ));
     }
     notes
 }
 
-/// The corpus' problems, each utterance's, and what only shows when utterances are compared.
+/// Problems of the corpus and of each utterance, and those found by comparing utterances.
 fn all_problems(corpus: &Corpus, findings: Vec<Finding>) -> Vec<Problem> {
-    let mut sounds: HashMap<[u8; 32], usize> = HashMap::new();
+    let mut first_by_hash: HashMap<[u8; 32], usize> = HashMap::new();
     let mut texts: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
     for (index, utterance) in corpus.utterances.iter().enumerate() {
         if !utterance.text.is_empty() {
@@ -274,29 +278,26 @@ fn all_problems(corpus: &Corpus, findings: Vec<Finding>) -> Vec<Problem> {
         let utterance = &corpus.utterances[index];
         let silent = finding.problems.iter().any(|problem| problem.kind == ProblemKind::Silent);
         problems.extend(finding.problems);
-        // All silences are equal, and said already.
-        if let Some(heard) = finding.heard.filter(|_| !silent) {
-            let first = *sounds.entry(heard.identity).or_insert(index);
+        // All silent files are equal, and already reported as silent.
+        if let Some(audio) = finding.audio.filter(|_| !silent) {
+            let first = *first_by_hash.entry(audio.hash).or_insert(index);
             if first != index {
                 let other = &corpus.utterances[first];
-                let and_text = if other.text == utterance.text {
+                let text_note = if other.text == utterance.text {
                     "with the same text; remove one of them"
                 } else {
-                    "with another text; one of the two is wrong"
+                    "with a different text; one of the two is wrong"
                 };
-                let detail = format!(
-                    "the same sound, sample for sample, as {} ({}), {and_text}",
-                    other.id, other.origin
-                );
+                let detail = format!("identical audio to {} ({}), {text_note}", other.id, other.origin);
                 let kind = ProblemKind::DuplicateAudio;
                 problems.push(problem(utterance, kind, Severity::Warning, detail));
             }
         }
         let same = texts.get(&(utterance.speaker.as_str(), utterance.text.as_str()));
-        if let Some(same) = same.filter(|same| same.len() >= REPEATED && same[0] == index) {
+        if let Some(same) = same.filter(|same| same.len() >= MIN_REPEATS && same[0] == index) {
             let others: Vec<&str> =
-                same[1..].iter().take(NAMED_IDS).map(|&i| corpus.utterances[i].id.as_str()).collect();
-            let more = if same.len() - 1 > NAMED_IDS { ", ..." } else { "" };
+                same[1..].iter().take(MAX_LISTED_IDS).map(|&i| corpus.utterances[i].id.as_str()).collect();
+            let more = if same.len() - 1 > MAX_LISTED_IDS { ", ..." } else { "" };
             let detail = format!(
                 "{} utterances of this speaker have this text ({}{more}); a few readings of a sentence are enough",
                 same.len(),
@@ -313,11 +314,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_five_numbers() {
-        assert_eq!(Spread::of(vec![]), Spread::default());
-        let odd = Spread::of(vec![3.0, 1.0, 2.0]);
+    fn a_spread_summarises_its_values() {
+        assert_eq!(Spread::from_values(vec![]), Spread::default());
+        let odd = Spread::from_values(vec![3.0, 1.0, 2.0]);
         assert_eq!((odd.count, odd.total, odd.min, odd.median, odd.max), (3, 6.0, 1.0, 2.0, 3.0));
-        assert_eq!(Spread::of(vec![4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Spread::from_values(vec![4.0, 1.0, 2.0, 3.0]).median, 2.5);
     }
 
     #[test]
@@ -325,9 +326,6 @@ mod tests {
         assert!(rate_notes(&BTreeMap::from([(44_100, 3)])).is_empty());
         let notes = rate_notes(&BTreeMap::from([(8_000, 1), (16_000, 2), (22_050, 3)]));
         assert!(notes[0].contains("1 at 8000 Hz, 2 at 16000 Hz"), "{notes:?}");
-        assert!(
-            notes[1].starts_with("3 sounds are below") && notes[1].contains("above 4000 Hz"),
-            "{notes:?}"
-        );
+        assert!(notes[1].starts_with("3 files are below") && notes[1].contains("above 4000 Hz"), "{notes:?}");
     }
 }

@@ -1,19 +1,19 @@
-//! The report as people read it in a terminal.
+//! The report as text for a terminal.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use super::report::{Report, Share, Spread, Verdict};
+use super::report::{GroupTotals, Report, Spread, Verdict};
 use crate::problem::{Problem, ProblemKind, Severity};
 
-/// Speakers and languages that are listed before "and N more".
-const LISTED: usize = 10;
+/// Number of speakers and languages listed before "and N more".
+const MAX_LISTED: usize = 10;
 
-/// A report to print, with so many problems of each kind.
+/// Prints a report with a limited number of problems of each kind.
 pub struct Summary<'a> {
-    /// What to print.
+    /// The report to print.
     pub report: &'a Report,
-    /// How many problems of each kind are spelt out.
+    /// Maximum number of problems printed per kind.
     pub limit: usize,
 }
 
@@ -36,7 +36,8 @@ impl fmt::Display for Summary<'_> {
         )?;
         writeln!(f, "  seconds     min {min:.2}  median {median:.2}  max {max:.2}")?;
         spread(f, "characters", report.text.characters, "")?;
-        let estimated = if report.text.tokens_estimated { " (estimated; --tokenizer counts)" } else { "" };
+        let estimated =
+            if report.text.tokens_estimated { " (estimated; use --tokenizer to count)" } else { "" };
         spread(f, "tokens", report.text.tokens, estimated)?;
         let rates: Vec<String> =
             report.sample_rates.iter().map(|(rate, n)| format!("{rate} Hz ({n})")).collect();
@@ -74,13 +75,13 @@ impl Summary<'_> {
             if count.warnings > 0 {
                 parts.push(format!("{} warning(s)", count.warnings));
             }
-            writeln!(f, "  {}: {}", name_of(kind), parts.join(", "))?;
-            // Errors first: where the list is cut, the worse ones must be on it.
-            let of =
+            writeln!(f, "  {}: {}", kind_name(kind), parts.join(", "))?;
+            // Errors first: a shortened list must contain the worse ones.
+            let with_severity =
                 |severity| report.problems.iter().filter(move |p| p.kind == kind && p.severity == severity);
-            let all = of(Severity::Error).chain(of(Severity::Warning));
+            let all = with_severity(Severity::Error).chain(with_severity(Severity::Warning));
             for problem in all.take(self.limit) {
-                writeln!(f, "    {}", line_of(problem))?;
+                writeln!(f, "    {}", format_problem(problem))?;
             }
             let more = (count.errors + count.warnings).saturating_sub(self.limit);
             if more > 0 && self.limit > 0 {
@@ -90,7 +91,7 @@ impl Summary<'_> {
         Ok(())
     }
 
-    /// The last two lines: how much cannot be used, and whether that is too much.
+    /// The last two lines: the share of unusable items and whether it is within the budget.
     pub fn verdict(&self) -> String {
         let verdict = &self.report.verdict;
         let &Verdict { failed, items, share, budget, usable_utterances, usable_seconds, passed } = verdict;
@@ -112,11 +113,11 @@ fn spread(f: &mut fmt::Formatter<'_>, what: &str, spread: Spread, note: &str) ->
     writeln!(f, "  {what:<10}  min {min:.0}  median {median:.0}  max {max:.0}  total {total:.0}{note}")
 }
 
-fn shares(f: &mut fmt::Formatter<'_>, what: &str, mut all: Vec<(&str, Share)>) -> fmt::Result {
-    // Largest first; names decide between equals, so that the list is always the same.
+fn shares(f: &mut fmt::Formatter<'_>, what: &str, mut all: Vec<(&str, GroupTotals)>) -> fmt::Result {
+    // Largest first; names break ties, so that the order is deterministic.
     all.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds).then_with(|| a.0.cmp(b.0)));
-    let more = all.len().saturating_sub(LISTED);
-    for (at, (name, share)) in all.into_iter().take(LISTED).enumerate() {
+    let more = all.len().saturating_sub(MAX_LISTED);
+    for (at, (name, share)) in all.into_iter().take(MAX_LISTED).enumerate() {
         let what = if at == 0 { what } else { "" };
         writeln!(
             f,
@@ -132,12 +133,12 @@ fn shares(f: &mut fmt::Formatter<'_>, what: &str, mut all: Vec<(&str, Share)>) -
     Ok(())
 }
 
-/// `2.31 h`, `4 min 10 s`, `12.4 s`.
+/// Formats a duration: `2.31 h`, `4 min 10 s`, `12.4 s`.
 fn duration(seconds: f64) -> String {
     if seconds >= 3600.0 {
         format!("{:.2} h", seconds / 3600.0)
     } else if seconds >= 60.0 {
-        // Rounded once, or 119.7 s would be "1 min 60 s".
+        // Round once, or 119.7 s would be "1 min 60 s".
         let whole = seconds.round() as u64;
         format!("{} min {} s", whole / 60, whole % 60)
     } else {
@@ -145,15 +146,15 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// The name machines read, for people: without underscores.
-fn name_of(kind: ProblemKind) -> String {
+/// The machine-readable name with spaces instead of underscores.
+fn kind_name(kind: ProblemKind) -> String {
     match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name.replace('_', " "),
         _ => format!("{kind:?}"),
     }
 }
 
-fn line_of(problem: &Problem) -> String {
+fn format_problem(problem: &Problem) -> String {
     let text = match problem.severity {
         Severity::Error => problem.to_string(),
         Severity::Warning => format!("warning: {problem}"),
@@ -161,7 +162,7 @@ fn line_of(problem: &Problem) -> String {
     printable(&text).into_owned()
 }
 
-/// Nothing from a corpus may steer the terminal.
+/// Replaces control characters: text from a corpus must not control the terminal.
 fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(char::is_control) {
         Cow::Owned(text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect())
@@ -175,19 +176,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_well() {
+    fn durations_are_formatted_for_reading() {
         assert_eq!(duration(3.04), "3.0 s");
         assert_eq!(duration(119.7), "2 min 0 s");
         assert_eq!(duration(7200.0), "2.00 h");
     }
 
     #[test]
-    fn a_corpus_cannot_steer_the_terminal() {
+    fn control_characters_are_replaced() {
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
     }
 
     #[test]
     fn kinds_have_readable_names() {
-        assert_eq!(name_of(ProblemKind::TextTooLongForAudio), "text too long for audio");
+        assert_eq!(kind_name(ProblemKind::TextTooLongForAudio), "text too long for audio");
     }
 }

@@ -1,4 +1,4 @@
-//! From samples to log-mel frames: window, spectrum, filters, logarithm, frame by frame.
+//! Samples to log-mel frames: window, spectrum, filters and logarithm, frame by frame.
 
 use std::f64::consts::PI;
 use std::ops::Range;
@@ -8,28 +8,28 @@ use super::logarithm::ln;
 use super::spectrum::Spectrum;
 use super::{FrontEnd, HIGHEST_HZ, LOG_FLOOR, Parameters};
 
-/// Weight of the sample before, in the speaker front-end; the reference has it as `f32`.
+/// Weight of the previous sample in the speaker front-end; the reference stores it as `f32`.
 const PRE_EMPHASIS: f64 = 0.97f32 as f64;
 
-/// Computes the mels of one front-end. Keep it: the plan, the window and the buffers are reused.
+/// Computes the mels of one front-end. Reuse it: FFT plan, window and buffers are kept.
 pub struct MelExtractor {
     front_end: FrontEnd,
     filters: Filterbank,
     engine: Engine,
 }
 
-/// `f32` is good for 1.6e-4 in the worst bin of real speech. The speaker front-end lifts what is near
-/// silence so much that `f32` leaves 6e-4 there, so it is computed in `f64`.
+/// `f32` is accurate to 1.6e-4 in the worst bin of real speech. The speaker front-end amplifies values near silence so much
+/// that `f32` would be off by 6e-4 there, so it is computed in `f64`.
 enum Engine {
     Single(Spectrum<f32>),
     Double { spectrum: Spectrum<f64>, emphasized: Vec<f64> },
 }
 
 impl MelExtractor {
-    /// For one of the front-ends.
+    /// Creates an extractor for one of the front-ends.
     pub fn new(front_end: FrontEnd) -> MelExtractor {
         let Parameters { sample_rate, n_fft, window, channels, .. } = front_end.parameters();
-        // Periodic: as if one more sample followed.
+        // Periodic window: as if one more sample followed.
         let wave = (0..window).map(|n| (2.0 * PI * n as f64 / window as f64).cos());
         let (engine, area) = match front_end {
             FrontEnd::Conditioning | FrontEnd::Dvae => {
@@ -48,24 +48,24 @@ impl MelExtractor {
         MelExtractor { front_end, filters, engine }
     }
 
-    /// The front-end it was made for.
+    /// The front-end this extractor computes.
     pub fn front_end(&self) -> FrontEnd {
         self.front_end
     }
 
-    /// Replaces `out` by the natural log-mel of a clip, `[frames, channels]`, and returns the frames.
+    /// Replaces `out` with the natural log-mel of a clip, `[frames, channels]`, and returns the number of frames.
     ///
-    /// The samples are at [`FrontEnd::sample_rate`]. Frame `t` is centred on sample `t * hop`; what it
-    /// covers outside the clip is the clip mirrored at its first and last sample, and mirrored again
-    /// where the clip is shorter than that (the reference refuses such clips).
+    /// The samples are at [`FrontEnd::sample_rate`]. Frame `t` is centred on sample `t * hop`. Outside the clip, a frame
+    /// covers the clip mirrored at its first and last sample, repeatedly if the clip is shorter than the window (the
+    /// reference rejects such clips).
     pub fn compute(&mut self, samples: &[f32], out: &mut Vec<f32>) -> usize {
         let frames = self.front_end.frames(samples.len());
         self.compute_frames(samples, (0, samples.len()), 0..frames, out);
         frames
     }
 
-    /// Replaces `out` by some frames of a clip of `whole` samples, of which `piece` are those from sample `first` on:
-    /// at least those that [`FrontEnd::samples_of`] names. The frames are those of the whole clip to the bit.
+    /// Replaces `out` with some frames of a clip of `whole` samples. `piece` contains the samples from `first` on, at least
+    /// those returned by [`FrontEnd::samples_of`]. The frames are bit-identical to those of the whole clip.
     pub(crate) fn compute_frames(
         &mut self,
         piece: &[f32],
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn every_front_end_computes_its_definition_even_for_the_shortest_clips() {
+    fn every_front_end_matches_its_definition_even_for_the_shortest_clips() {
         for front_end in FrontEnd::ALL {
             let mut extractor = MelExtractor::new(front_end);
             let mut mel = Vec::new();
@@ -188,9 +188,9 @@ mod tests {
         }
     }
 
-    /// At both ends, in the middle, one frame and all of them, of clips shorter and longer than a window.
+    /// At both ends and in the middle, one frame and all of them, for clips shorter and longer than a window.
     #[test]
-    fn frames_of_a_piece_are_those_of_the_whole_clip_to_the_bit() {
+    fn frames_of_a_part_are_bit_identical_to_those_of_the_whole_clip() {
         for front_end in FrontEnd::ALL {
             let mut extractor = MelExtractor::new(front_end);
             let (mut whole, mut some) = (Vec::new(), Vec::new());
@@ -200,8 +200,8 @@ mod tests {
                 for (first, last) in (0..frames).flat_map(|first| [(first, first + 1), (first, frames)]) {
                     let last = last.max(first + 1);
                     let needed = front_end.samples_of(first..last, length);
-                    let place = (needed.start, length);
-                    extractor.compute_frames(&samples[needed.clone()], place, first..last, &mut some);
+                    let position = (needed.start, length);
+                    extractor.compute_frames(&samples[needed.clone()], position, first..last, &mut some);
                     let bits = |mel: &[f32]| mel.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
                     let expected = &whole[first * front_end.channels()..last * front_end.channels()];
                     assert!(
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn no_samples_give_no_frames_and_silence_gives_the_floor() {
+    fn an_empty_clip_has_no_frames_and_silence_gives_the_floor() {
         for (front_end, floor) in FrontEnd::ALL.into_iter().zip([1e-5f32.ln(), 1e-5f32.ln(), 1e-6f32.ln()]) {
             let mut extractor = MelExtractor::new(front_end);
             let mut mel = vec![1.0];

@@ -1,7 +1,7 @@
-//! Triangular mel filters, stored sparsely: each touches a few neighbouring bins, and multiplying by the
-//! zeros of a dense matrix is twenty times slower.
+//! Triangular mel filters, stored sparsely: each covers a few neighbouring bins, and multiplying by the zeros of a dense
+//! matrix is twenty times slower.
 
-/// Bins are taken in groups of this many, so that many zeros have to stand behind the last.
+/// Bins are processed in groups of this size, so this many zeros must follow the last bin.
 pub(super) const LANES: usize = 8;
 
 /// The filters of one front-end.
@@ -10,15 +10,15 @@ pub(super) struct Filterbank {
     weights: Vec<f32>,
 }
 
-/// Where a filter starts in the spectrum and which weights are its own.
+/// First bin of a filter and the range of its weights.
 struct Filter {
     bin: usize,
     weights: std::ops::Range<usize>,
 }
 
 impl Filterbank {
-    /// `channels` filters from 0 Hz to `highest`, evenly spaced on the HTK mel scale, for the power
-    /// spectrum of `n_fft` samples. With `area` each has area 1 (Slaney's norm), else height 1.
+    /// Creates `channels` filters from 0 Hz to `highest`, evenly spaced on the HTK mel scale, for the power spectrum of
+    /// `n_fft` samples. With `area` each has area 1 (Slaney's norm), otherwise height 1.
     pub(super) fn new(
         sample_rate: u32,
         n_fft: usize,
@@ -51,7 +51,7 @@ impl Filterbank {
         bank
     }
 
-    /// The power in each filter, from the power in each bin with [`LANES`] zeros behind.
+    /// Computes the power in each filter from the power in each bin, which must be followed by [`LANES`] zeros.
     pub(super) fn apply(&self, power: &[f32], out: &mut [f32]) {
         for (value, filter) in out.iter_mut().zip(&self.filters) {
             let weights = self.weights[filter.weights.clone()].as_chunks::<LANES>().0;
@@ -67,10 +67,11 @@ impl Filterbank {
         }
     }
 
-    /// The other way: to each bin, with [`LANES`] behind the last, what the filters over it hold by their weights.
-    pub(super) fn spread(&self, held: &[f32], out: &mut [f32]) {
+    /// The transpose of [`Self::apply`]: adds to each bin the filter values times their weights. `out` has [`LANES`] extra
+    /// elements.
+    pub(super) fn spread(&self, values: &[f32], out: &mut [f32]) {
         out.fill(0.0);
-        for (value, filter) in held.iter().zip(&self.filters) {
+        for (value, filter) in values.iter().zip(&self.filters) {
             let weights = &self.weights[filter.weights.clone()];
             out[filter.bin..].iter_mut().zip(weights).for_each(|(bin, weight)| *bin += weight * value);
         }
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn triangles_of_height_one_share_every_bin_between_two() {
+    fn triangles_of_height_one_sum_to_one_in_every_bin() {
         let bank = Filterbank::new(16_000, 512, 64, 8_000.0, false);
         let rows = dense(&bank, 512, 64);
         // Between the first and the last centre the falling and the rising edge add up to one.

@@ -1,9 +1,9 @@
-//! A natural logarithm that the compiler can do for many values at once; the library's is a call each.
+//! A natural logarithm that the compiler can vectorise; the standard library's is one call per value.
 
-/// `ln(x)` for positive, normal `x`, within 2e-6 absolute for what mels hold.
+/// `ln(x)` for positive, normal `x`, within 2e-6 absolute for the range of mels.
 ///
-/// x = 2^e * m with m around 1; ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172, of which five
-/// terms of the series leave less than 1e-9.
+/// x = 2^e * m with m around 1; ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172, for which five terms of the series
+/// leave an error below 1e-9.
 #[inline(always)]
 pub(super) fn ln(x: f32) -> f32 {
     const SQRT_HALF: i32 = std::f32::consts::FRAC_1_SQRT_2.to_bits() as i32;
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_logarithm() {
+    fn it_matches_the_standard_logarithm() {
         let mut x = 5e-7f32;
         while x < 1e8 {
             let (ours, exact) = (f64::from(ln(x)), f64::from(x).ln());

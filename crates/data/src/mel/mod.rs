@@ -6,8 +6,8 @@
 //! | dvae | 22,050 | 1024 | 1024 Hann | 256 | 80 | HTK scale, Slaney area | ln(max(x, 1e-5)) |
 //! | speaker | 16,000 | 512 | 400 Hamming | 160 | 64 | HTK scale | pre-emphasis 0.97 before; ln(x + 1e-6) |
 //!
-//! All: periodic window, centred frames, reflected ends, power spectrum, 0 to 8000 Hz. What follows in
-//! the model, the division by `mel_stats` or the normalisation over time, is kept apart.
+//! All use a periodic window, centred frames, reflected ends, the power spectrum and 0 to 8000 Hz. The next step in the
+//! model, division by `mel_stats` or normalisation over time, is a separate function.
 
 mod extractor;
 mod filterbank;
@@ -21,43 +21,43 @@ use std::ops::Range;
 pub use extractor::MelExtractor;
 pub use invert::MelInverter;
 
-/// The three ways in which XTTS looks at sound.
+/// The three log-mel front-ends of XTTS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrontEnd {
-    /// For the style of a reference clip, at training and at inference.
+    /// Conditioning on a reference clip, in training and inference.
     Conditioning,
-    /// For the audio tokeniser.
+    /// The audio tokeniser (DVAE).
     Dvae,
-    /// For the speaker encoder.
+    /// The speaker encoder.
     Speaker,
 }
 
-/// The upper end of the highest filter of every front-end, in Hz.
+/// Upper end of the highest filter of every front-end, in Hz.
 pub const HIGHEST_HZ: f64 = 8000.0;
 
-/// Power below which the conditioning and DVAE front-ends do not go before they take the logarithm.
+/// Minimum power before the logarithm in the conditioning and DVAE front-ends.
 pub const LOG_FLOOR: f32 = 1e-5;
 
 /// One row of the table above.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
-    /// Samples per second.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// Points of the Fourier transform.
+    /// FFT size.
     pub n_fft: usize,
-    /// Samples of the window, at most `n_fft`.
+    /// Window length in samples, at most `n_fft`.
     pub window: usize,
-    /// Samples from frame to frame.
+    /// Samples between the centres of neighbouring frames.
     pub hop: usize,
-    /// Values of a frame.
+    /// Values per frame.
     pub channels: usize,
 }
 
 impl FrontEnd {
-    /// All of them.
+    /// All front-ends.
     pub const ALL: [FrontEnd; 3] = [FrontEnd::Conditioning, FrontEnd::Dvae, FrontEnd::Speaker];
 
-    /// Its sizes.
+    /// The row of the table above.
     pub fn parameters(self) -> Parameters {
         let at_22050 =
             |n_fft| Parameters { sample_rate: 22_050, n_fft, window: 1024, hop: 256, channels: 80 };
@@ -70,39 +70,39 @@ impl FrontEnd {
         }
     }
 
-    /// Samples per second that it expects.
+    /// Expected sample rate in Hz.
     pub fn sample_rate(self) -> u32 {
         self.parameters().sample_rate
     }
 
-    /// Values of a frame.
+    /// Values per frame.
     pub fn channels(self) -> usize {
         self.parameters().channels
     }
 
-    /// Samples from frame to frame.
+    /// Samples between the centres of neighbouring frames.
     pub fn hop(self) -> usize {
         self.parameters().hop
     }
 
-    /// Frames of a clip: one more than whole hops, none for no samples.
+    /// Number of frames of a clip: whole hops plus one, zero for an empty clip.
     pub fn frames(self, samples: usize) -> usize {
         if samples == 0 { 0 } else { 1 + samples / self.hop() }
     }
 
-    /// The samples that some frames of a clip of `whole` samples are computed of.
+    /// The samples needed to compute some frames of a clip of `whole` samples.
     pub fn samples_of(self, frames: Range<usize>, whole: usize) -> Range<usize> {
         let Parameters { window, hop, .. } = self.parameters();
         let half = window / 2;
         let (Some(last), false) = (frames.end.checked_sub(1), frames.is_empty()) else { return 0..0 };
-        // So short a clip may be mirrored more than once: all of it is needed.
+        // A clip this short may be mirrored more than once, so all of it is needed.
         if whole <= 2 * window {
             return 0..whole;
         }
-        // One sample earlier than the window: the speaker front-end weighs each against the one before.
+        // One sample before the window: the pre-emphasis of the speaker front-end uses the previous sample.
         let mut start = (frames.start * hop).saturating_sub(half + 1);
         let mut end = (last * hop + half).min(whole);
-        // A window that reaches out of the clip sees it mirrored.
+        // Outside the clip, the window covers the mirrored clip.
         if frames.start * hop < half {
             end = end.max(half + 1);
         }
@@ -113,8 +113,8 @@ impl FrontEnd {
     }
 }
 
-/// Gives each channel mean 0 and variance 1 over time (biased variance, epsilon 1e-5): the last step of
-/// the speaker front-end. `mel` is `[frames, channels]`.
+/// Normalises each channel to mean 0 and variance 1 over time (biased variance, epsilon 1e-5): the last step of the speaker
+/// front-end. `mel` is `[frames, channels]`.
 pub fn instance_normalize(mel: &mut [f32], channels: usize) {
     let frames = mel.len() / channels;
     if frames == 0 {
@@ -139,8 +139,8 @@ pub fn instance_normalize(mel: &mut [f32], channels: usize) {
     }
 }
 
-/// Divides each channel by its entry in the model's `mel_stats`: the last step of the conditioning and
-/// DVAE front-ends. `mel` is `[frames, stats.len()]`.
+/// Divides each channel by its entry in the model's `mel_stats`: the last step of the conditioning and DVAE front-ends.
+/// `mel` is `[frames, stats.len()]`.
 pub fn divide_by_stats(mel: &mut [f32], stats: &[f32]) {
     for frame in mel.chunks_exact_mut(stats.len()) {
         frame.iter_mut().zip(stats).for_each(|(value, stat)| *value /= stat);

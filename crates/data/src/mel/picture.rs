@@ -1,7 +1,7 @@
-//! Mels as pictures: time to the right, low frequencies at the bottom, brighter is louder.
+//! Mels as images: time to the right, low frequencies at the bottom, brighter is louder.
 
-/// Colours of a picture, dark to bright; between them it is interpolated. Even steps look even, in grey
-/// and to the colour-blind too (the viridis scale).
+/// Colour map from dark to bright, interpolated linearly (viridis): perceptually uniform, also in grey and for colour-blind
+/// readers.
 const SCALE: [[u8; 3]; 9] = [
     [68, 1, 84],
     [71, 44, 122],
@@ -14,45 +14,45 @@ const SCALE: [[u8; 3]; 9] = [
     [253, 231, 37],
 ];
 
-/// The colour of lines, beside those of the scale.
+/// Palette index of separator lines, after those of the colour map.
 const LINE: u8 = 255;
 
-/// One mel: `frames` rows of as many channels as all of a picture have.
+/// One mel, `[frames, channels]`; all mels of an image have the same shape.
 pub struct Mel<'a> {
     /// Values, frame by frame.
     pub values: &'a [f32],
-    /// Frames that are not padding; a line marks the end where some is.
+    /// Number of frames without padding; a line marks the end if it is less than all frames.
     pub valid: usize,
 }
 
-/// A picture of one mel as the bytes of a PNG file.
+/// Encodes one mel as a PNG image.
 pub fn mel_png(frames: usize, channels: usize, values: &[f32]) -> Vec<u8> {
     mels_png(frames, channels, &[Mel { values, valid: frames }])
 }
 
-/// Mels of one shape below each other, on one scale.
+/// Encodes mels of one shape, stacked vertically, with a common colour scale.
 pub fn mels_png(frames: usize, channels: usize, mels: &[Mel]) -> Vec<u8> {
-    // A picture has at least one point, even of nothing.
+    // An image has at least one pixel, even without frames.
     let width = frames.max(1);
     let height = (mels.len() * (channels + 1)).saturating_sub(1).max(1);
-    let mut points = vec![LINE; width * height];
+    let mut pixels = vec![LINE; width * height];
     let (low, high) = range(mels);
     for (i, mel) in mels.iter().enumerate() {
-        assert_eq!(mel.values.len(), frames * channels, "a mel has the shape it is drawn in");
+        assert_eq!(mel.values.len(), frames * channels, "a mel must have the shape of the image");
         for channel in 0..channels {
             let line = i * (channels + 1) + channels - 1 - channel;
             for frame in 0..frames {
                 let value = (mel.values[frame * channels + channel] - low) / (high - low);
                 let end = frame == mel.valid && mel.valid > 0;
-                // A value that is not a number is drawn as the lowest.
-                points[line * width + frame] = if end { LINE } else { (value.clamp(0.0, 1.0) * 254.0) as u8 };
+                // NaN is drawn as the lowest value.
+                pixels[line * width + frame] = if end { LINE } else { (value.clamp(0.0, 1.0) * 254.0) as u8 };
             }
         }
     }
-    encode(width, height, &points)
+    encode(width, height, &pixels)
 }
 
-/// Lowest and highest value, never the same.
+/// Lowest and highest finite value, never equal.
 fn range(mels: &[Mel]) -> (f32, f32) {
     let values = mels.iter().flat_map(|mel| mel.values).filter(|value| value.is_finite());
     let (low, high) = values
@@ -60,7 +60,7 @@ fn range(mels: &[Mel]) -> (f32, f32) {
     if low < high { (low, high) } else { (0.0, 1.0) }
 }
 
-fn encode(width: usize, height: usize, points: &[u8]) -> Vec<u8> {
+fn encode(width: usize, height: usize, pixels: &[u8]) -> Vec<u8> {
     let mut palette: Vec<u8> = (0..255).flat_map(colour).collect();
     palette.extend([255; 3]);
     let mut file = Vec::new();
@@ -68,17 +68,17 @@ fn encode(width: usize, height: usize, points: &[u8]) -> Vec<u8> {
     encoder.set_color(png::ColorType::Indexed);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.set_palette(palette);
-    let mut writer = encoder.write_header().expect("memory takes every byte");
-    writer.write_image_data(points).expect("there is one byte for each point");
-    writer.finish().expect("memory takes every byte");
+    let mut writer = encoder.write_header().expect("writing to memory does not fail");
+    writer.write_image_data(pixels).expect("there is one byte per pixel");
+    writer.finish().expect("writing to memory does not fail");
     file
 }
 
-/// The colour at `level` of 0 to 254.
+/// The colour of `level`, 0 to 254.
 fn colour(level: u8) -> [u8; 3] {
-    let place = f32::from(level) / 254.0 * (SCALE.len() - 1) as f32;
-    let below = (place as usize).min(SCALE.len() - 2);
-    let share = place - below as f32;
+    let position = f32::from(level) / 254.0 * (SCALE.len() - 1) as f32;
+    let below = (position as usize).min(SCALE.len() - 2);
+    let share = position - below as f32;
     std::array::from_fn(|i| {
         let (a, b) = (f32::from(SCALE[below][i]), f32::from(SCALE[below + 1][i]));
         (a + share * (b - a)).round() as u8
@@ -91,32 +91,32 @@ mod tests {
 
     fn decode(file: &[u8]) -> (u32, u32, Vec<u8>) {
         let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().unwrap();
-        let mut points = vec![0; reader.output_buffer_size().unwrap()];
-        let info = reader.next_frame(&mut points).unwrap();
-        (info.width, info.height, points)
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        (info.width, info.height, pixels)
     }
 
     #[test]
-    fn low_frequencies_are_at_the_bottom_and_time_goes_right() {
+    fn low_frequencies_are_at_the_bottom_and_time_runs_right() {
         // Two frames of three channels; only the lowest channel of the second frame is loud.
-        let (width, height, points) = decode(&mel_png(2, 3, &[0.0, 0.0, 0.0, 1.0, 0.0, 0.0]));
+        let (width, height, pixels) = decode(&mel_png(2, 3, &[0.0, 0.0, 0.0, 1.0, 0.0, 0.0]));
         assert_eq!((width, height), (2, 3));
-        assert_eq!(points, [0, 0, 0, 0, 0, 254]);
+        assert_eq!(pixels, [0, 0, 0, 0, 0, 254]);
         assert_eq!((colour(0), colour(254)), (SCALE[0], SCALE[8]));
     }
 
     #[test]
-    fn stacked_mels_are_parted_by_a_line_and_end_with_one() {
+    fn lines_separate_stacked_mels_and_mark_their_ends() {
         let quiet = [0.0f32; 4];
         let loud = [0.0, 0.0, 0.0, 2.0];
         let mels = [Mel { values: &quiet, valid: 1 }, Mel { values: &loud, valid: 2 }];
-        let (width, height, points) = decode(&mels_png(2, 2, &mels));
+        let (width, height, pixels) = decode(&mels_png(2, 2, &mels));
         assert_eq!((width, height), (2, 5));
-        assert_eq!(points, [0, LINE, 0, LINE, LINE, LINE, 0, 254, 0, 0]);
+        assert_eq!(pixels, [0, LINE, 0, LINE, LINE, LINE, 0, 254, 0, 0]);
     }
 
     #[test]
-    fn nothing_and_not_a_number_can_be_drawn() {
+    fn empty_mels_and_nan_can_be_drawn() {
         decode(&mel_png(0, 80, &[]));
         decode(&mels_png(10, 80, &[]));
         assert_eq!(decode(&mel_png(1, 2, &[f32::NAN, f32::INFINITY])).2, [254, 0]);

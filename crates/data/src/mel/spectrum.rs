@@ -1,15 +1,14 @@
 //! The power spectrum of one windowed frame.
 //!
-//! A real transform of N samples is a complex one of N/2 pairs and a step that takes it apart. That step
-//! is written here, for the power alone and so that the compiler can do eight bins at once: in the
-//! general library it takes longer than the transform.
+//! A real FFT of N samples is a complex FFT of N/2 pairs followed by an unpacking step. That step is implemented here for
+//! the power only, so that the compiler can process eight bins at once: in the general library it takes longer than the FFT.
 
 use std::sync::Arc;
 
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftNum, FftPlanner};
 
-/// The two precisions that spectra are computed in.
+/// The two precisions in which spectra are computed.
 pub(super) trait Real: FftNum {
     fn narrow(self) -> f32;
     fn widen(value: f64) -> Self;
@@ -33,12 +32,12 @@ impl Real for f64 {
     }
 }
 
-/// Bins that are taken apart at once.
+/// Bins unpacked at once.
 const LANES: usize = 8;
 
-/// A window, a transform, and the buffers between them.
+/// A window, an FFT plan, and their buffers.
 pub(super) struct Spectrum<T: Real> {
-    /// Halved: the square of it is the quarter that the last step would have to multiply by.
+    /// Halved: its square is the factor 1/4 that the unpacking step would otherwise multiply by.
     window: Vec<T>,
     fft: Arc<dyn Fft<T>>,
     frame: Vec<Complex<T>>,
@@ -48,17 +47,17 @@ pub(super) struct Spectrum<T: Real> {
     power: Vec<f32>,
 }
 
-/// Real and imaginary parts of the transform and of the factors that take it apart.
+/// Real and imaginary parts of the FFT and of the twiddle factors of the unpacking step.
 struct Parts<T> {
     re: Vec<T>,
     im: Vec<T>,
-    turn_re: Vec<T>,
-    turn_im: Vec<T>,
+    twiddle_re: Vec<T>,
+    twiddle_im: Vec<T>,
 }
 
 impl<T: Real> Spectrum<T> {
-    /// For frames of an even number of samples, filled up to `n_fft`. Behind the power follow `padding`
-    /// zeros.
+    /// Creates a spectrum for frames of an even number of samples, zero-padded to `n_fft`. The power is followed by
+    /// `padding` zeros.
     pub(super) fn new(window: impl Iterator<Item = f64>, n_fft: usize, padding: usize) -> Spectrum<T> {
         let pairs = n_fft / 2;
         let fft = FftPlanner::new().plan_fft_forward(pairs);
@@ -72,22 +71,23 @@ impl<T: Real> Spectrum<T> {
             parts: Parts {
                 re: zeros(),
                 im: zeros(),
-                turn_re: (0..pairs).map(|bin| T::widen(angle(bin).cos())).collect(),
-                turn_im: (0..pairs).map(|bin| T::widen(angle(bin).sin())).collect(),
+                twiddle_re: (0..pairs).map(|bin| T::widen(angle(bin).cos())).collect(),
+                twiddle_im: (0..pairs).map(|bin| T::widen(angle(bin).sin())).collect(),
             },
             power: vec![0.0; pairs + 1 + padding],
             fft,
         }
     }
 
-    /// The power of the window around sample `centre`: `n_fft / 2 + 1` bins and the padding. What the
-    /// window covers outside the signal is the signal mirrored at its first and last sample.
+    /// Computes the power of the window around sample `centre`: `n_fft / 2 + 1` bins and the padding. Outside the signal,
+    /// the window covers the signal mirrored at its first and last sample.
     ///
-    /// `piece` is what there is of a signal of `whole` samples, from sample `first` on: all that the window needs.
+    /// `piece` is the part of a signal of `whole` samples from sample `first` on; it must contain all samples that the
+    /// window needs.
     pub(super) fn power(&mut self, piece: &[T], (first, whole): (usize, usize), centre: usize) -> &[f32] {
         let half = self.window.len() / 2;
-        // The window stands at the start of the frame and not in its middle: that turns phases, and the
-        // power does not see phases.
+        // The window is at the start of the frame and not in its middle: that only changes phases, which do not affect the
+        // power.
         let (body, rest) = self.frame.split_at_mut(half);
         let window = self.window.as_chunks::<2>().0;
         let inside = centre.checked_sub(half + first).and_then(|start| piece.get(start..start + 2 * half));
@@ -107,16 +107,16 @@ impl<T: Real> Spectrum<T> {
         }
         rest.fill(Complex::new(T::zero(), T::zero()));
         self.fft.process_outofplace_with_scratch(&mut self.frame, &mut self.bins, &mut self.scratch);
-        self.parts.take_apart(&self.bins, &mut self.power);
+        self.parts.unpack(&self.bins, &mut self.power);
         &self.power
     }
 }
 
 impl<T: Real> Parts<T> {
-    /// With Z the transform of the pairs, M their number, E = Z[k] + conj Z[M-k] and
-    /// O = (Z[k] - conj Z[M-k]) / i, bins k and M-k of the real transform are E + wO and conj(E - wO), where
-    /// w = exp(-2 pi i k / 2M), all but for the factor 1/2 that is in the window.
-    fn take_apart(&mut self, bins: &[Complex<T>], power: &mut [f32]) {
+    /// With Z the FFT of the pairs, M their number, E = Z[k] + conj Z[M-k] and O = (Z[k] - conj Z[M-k]) / i, bins k and M-k
+    /// of the real FFT are E + wO and conj(E - wO), where w = exp(-2 pi i k / 2M), except for the factor 1/2, which is in
+    /// the window.
+    fn unpack(&mut self, bins: &[Complex<T>], power: &mut [f32]) {
         for ((bin, re), im) in bins.iter().zip(&mut self.re).zip(&mut self.im) {
             (*re, *im) = (bin.re, bin.im);
         }
@@ -132,8 +132,12 @@ impl<T: Real> Parts<T> {
         // Bins 1 to middle - 1, and in the other direction pairs - 1 to middle + 1.
         let count = middle - 1;
         let (lower, upper) = (&mut lower[1..], &mut upper[1..=count]);
-        let near =
-            [&self.re[1..middle], &self.im[1..middle], &self.turn_re[1..middle], &self.turn_im[1..middle]];
+        let near = [
+            &self.re[1..middle],
+            &self.im[1..middle],
+            &self.twiddle_re[1..middle],
+            &self.twiddle_im[1..middle],
+        ];
         let far = [&self.re[middle + 1..], &self.im[middle + 1..]];
         for start in (0..count - count % LANES).step_by(LANES) {
             let mirror = count - start - LANES;
@@ -156,16 +160,16 @@ impl<T: Real> Parts<T> {
 }
 
 fn lanes<T>(part: &[T], start: usize) -> &[T; LANES] {
-    part[start..].first_chunk().expect("the caller counts in whole lanes")
+    part[start..].first_chunk().expect("the caller processes whole groups of lanes")
 }
 
-/// Power of bins k and M-k from Z\[k\] with its turn, and Z\[M-k\].
+/// Power of bins k and M-k from Z\[k\] with its twiddle factor, and Z\[M-k\].
 #[inline(always)]
-fn bin_pair<T: Real>([re, im, turn_re, turn_im]: [T; 4], [far_re, far_im]: [T; 2]) -> (f32, f32) {
+fn bin_pair<T: Real>([re, im, twiddle_re, twiddle_im]: [T; 4], [far_re, far_im]: [T; 2]) -> (f32, f32) {
     let (even_re, even_im) = (re + far_re, im - far_im);
     let (odd_re, odd_im) = (im + far_im, far_re - re);
-    let turned_re = turn_re * odd_re - turn_im * odd_im;
-    let turned_im = turn_re * odd_im + turn_im * odd_re;
+    let turned_re = twiddle_re * odd_re - twiddle_im * odd_im;
+    let turned_im = twiddle_re * odd_im + twiddle_im * odd_re;
     let (sum_re, sum_im) = (even_re + turned_re, even_im + turned_im);
     let (difference_re, difference_im) = (even_re - turned_re, even_im - turned_im);
     (
@@ -174,7 +178,7 @@ fn bin_pair<T: Real>([re, im, turn_re, turn_im]: [T; 4], [far_re, far_im]: [T; 2
     )
 }
 
-/// Where a position lands when it is folded back at both ends of a signal that is not empty.
+/// Maps a position outside a non-empty signal to the mirrored position inside it.
 pub(super) fn mirrored(position: i64, length: usize) -> usize {
     let last = length as i64 - 1;
     if last == 0 {
@@ -188,9 +192,9 @@ pub(super) fn mirrored(position: i64, length: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// A plain Fourier sum, for lengths whose halves are and are not whole lanes.
+    /// A plain Fourier sum, for lengths whose halves are and are not multiples of the lanes.
     #[test]
-    fn the_power_is_that_of_the_fourier_sum() {
+    fn the_power_matches_the_fourier_sum() {
         for n_fft in [8, 24, 64, 100, 512] {
             let samples: Vec<f64> = (0..n_fft).map(|n| ((n * 37 % 101) as f64) / 50.0 - 1.0).collect();
             let mut spectrum = Spectrum::<f64>::new((0..n_fft).map(|_| 1.0), n_fft, 3);

@@ -1,4 +1,4 @@
-//! What good sound files decode to, whatever they are written as.
+//! Decoding of intact audio files in every supported format.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/audio").join(name)
 }
 
-/// The tone that all test files hold: from 200 Hz upwards, half of full scale.
+/// The tone in all test files: a sweep from 200 Hz upwards at half of full scale.
 pub fn sweep(sample_rate: u32, samples: usize) -> Vec<f64> {
     let at = |n: usize| n as f64 / f64::from(sample_rate);
     (0..samples)
@@ -20,21 +20,21 @@ pub fn sweep(sample_rate: u32, samples: usize) -> Vec<f64> {
         .collect()
 }
 
-/// A WAV file field by field, so that a test can put anything anywhere.
+/// A WAV file field by field, so that a test can set any field to any value.
 #[derive(Clone)]
 pub struct Wav {
     pub tag: u16,
     pub channels: u16,
     pub sample_rate: u32,
     pub bits: u16,
-    /// Behind the fields of the fmt chunk.
+    /// Appended to the fields of the fmt chunk.
     pub extension: Vec<u8>,
-    /// Between fmt and data.
+    /// Chunks between fmt and data.
     pub before: Vec<u8>,
     pub data: Vec<u8>,
-    /// Behind the data chunk.
-    pub behind: Vec<u8>,
-    /// What the header says instead of the truth.
+    /// Chunks after the data chunk.
+    pub after: Vec<u8>,
+    /// Sizes to declare instead of the actual ones.
     pub riff_size: Option<u32>,
     pub data_size: Option<u32>,
 }
@@ -50,7 +50,7 @@ impl Wav {
                 (1, 32) => (scaled as i32).to_le_bytes().to_vec(),
                 (3, 32) => (v as f32).to_le_bytes().to_vec(),
                 (3, 64) => v.to_le_bytes().to_vec(),
-                other => panic!("no such samples: {other:?}"),
+                other => panic!("unsupported sample format: {other:?}"),
             }
         };
         let frame = |&v: &f64| (0..channels).flat_map(|_| value(v)).collect::<Vec<u8>>();
@@ -62,7 +62,7 @@ impl Wav {
             extension: Vec::new(),
             before: Vec::new(),
             data: values.iter().flat_map(frame).collect(),
-            behind: Vec::new(),
+            after: Vec::new(),
             riff_size: None,
             data_size: None,
         }
@@ -88,14 +88,14 @@ impl Wav {
             &data_size.to_le_bytes(),
             &self.data,
             padding,
-            &self.behind,
+            &self.after,
         ]
         .concat();
         let riff_size = self.riff_size.unwrap_or(body.len() as u32);
         [b"RIFF", &riff_size.to_le_bytes()[..], &body].concat()
     }
 
-    /// The same samples announced the long way.
+    /// The same samples with a WAVEFORMATEXTENSIBLE header.
     pub fn extensible(mut self, valid_bits: u16) -> Wav {
         let tag = self.tag;
         self.tag = 0xFFFE;
@@ -123,7 +123,7 @@ fn worst(samples: &[f32], wanted: &[f64]) -> f64 {
 const WIDTHS: [(u16, u16); 6] = [(1, 8), (1, 16), (1, 24), (1, 32), (3, 32), (3, 64)];
 
 #[test]
-fn every_width_and_channel_count_of_wav_holds_the_same_sweep() {
+fn wav_decodes_in_every_width_and_channel_count() {
     let wanted = sweep(22_050, 2_000);
     for (tag, bits) in WIDTHS {
         for channels in [1, 2, 3, 6] {
@@ -151,7 +151,7 @@ fn channels_are_mixed_to_their_mean() {
 }
 
 #[test]
-fn twelve_bits_in_sixteen_are_sixteen() {
+fn twelve_bit_samples_decode_as_sixteen_bits() {
     let wanted = sweep(22_050, 500);
     let mut wav = Wav::new(1, 16, 1, &wanted);
     wav.bits = 12;
@@ -161,7 +161,7 @@ fn twelve_bits_in_sixteen_are_sixteen() {
 }
 
 #[test]
-fn what_writers_really_do_is_forgiven() {
+fn quirks_of_real_writers_are_tolerated() {
     let wanted = sweep(22_050, 1_001);
     let good = Wav::new(1, 8, 1, &wanted);
     let expected = decoded(&good.bytes()).clip;
@@ -172,7 +172,7 @@ fn what_writers_really_do_is_forgiven() {
         decoded(&wav.bytes()).clip
     };
     assert_eq!(with(&|wav| wav.before = list.clone()), expected, "an odd chunk before the data");
-    assert_eq!(with(&|wav| wav.behind = list.clone()), expected, "a chunk behind the data");
+    assert_eq!(with(&|wav| wav.after = list.clone()), expected, "a chunk after the data");
     assert_eq!(
         with(&|wav| wav.before = list[..list.len() - 1].to_vec()),
         expected,
@@ -187,7 +187,7 @@ fn what_writers_really_do_is_forgiven() {
     assert_eq!(
         with(&|wav| (wav.riff_size, wav.data_size) = (Some(u32::MAX), Some(u32::MAX))).samples.len(),
         expected.samples.len() + 1,
-        "streamed by ffmpeg: no size, so the padding byte is taken for a sample"
+        "streamed by ffmpeg: no size, so the padding byte is read as a sample"
     );
     assert_eq!(
         with(&|wav| (wav.riff_size, wav.data_size) = (Some(0x7FFF_F024), Some(0x7FFF_F000))).samples.len(),
@@ -200,15 +200,15 @@ fn what_writers_really_do_is_forgiven() {
         "never finished"
     );
     assert_eq!(with(&|wav| wav.riff_size = Some(3)), expected, "a wrong RIFF size");
-    let garbage = [&good.bytes()[..], b"\x01\x02 rubbish at the end"].concat();
-    assert_eq!(decoded(&garbage).clip, expected, "rubbish behind the RIFF");
+    let garbage = [&good.bytes()[..], b"\x01\x02 garbage at the end"].concat();
+    assert_eq!(decoded(&garbage).clip, expected, "garbage after the RIFF");
     let mut zero_rate = good.bytes();
     zero_rate[28..32].fill(0);
     assert_eq!(decoded(&zero_rate).clip, expected, "no byte rate");
 }
 
 #[test]
-fn wide_riff_has_its_sizes_elsewhere() {
+fn rf64_sizes_are_read_from_ds64() {
     let good = Wav::new(1, 16, 1, &sweep(22_050, 500)).bytes();
     let mut sizes = Vec::new();
     sizes.extend_from_slice(&(good.len() as u64 - 8 + 36).to_le_bytes());
@@ -225,13 +225,13 @@ fn wide_riff_has_its_sizes_elsewhere() {
 }
 
 #[test]
-fn floats_beyond_full_scale_are_limited_and_the_peak_tells() {
+fn floats_beyond_full_scale_are_clamped_and_the_peak_is_reported() {
     let loud = decoded(&Wav::new(3, 32, 1, &[0.5, 1.5, 1.5, 2.0, -3.0, 0.0]).bytes());
     assert_eq!(loud.clip.samples, [0.5, 1.0, 1.0, 1.0, -1.0, 0.0]);
     assert_eq!((loud.peak, loud.clipped), (3.0, 4));
 }
 
-/// Correlation at lag 0, so a delay that was not taken out shows.
+/// Correlation at lag 0, which detects an encoder delay that was not removed.
 fn correlation(samples: &[f32], wanted: &[f64]) -> f64 {
     let dot = |a: &mut dyn Iterator<Item = (f64, f64)>| a.map(|(x, y)| x * y).sum::<f64>();
     let ours: Vec<f64> = samples.iter().map(|&v| f64::from(v)).collect();
@@ -241,7 +241,7 @@ fn correlation(samples: &[f32], wanted: &[f64]) -> f64 {
 }
 
 #[test]
-fn compressed_files_hold_the_sweep_sample_for_sample() {
+fn compressed_files_decode_to_the_sweep() {
     let wanted = sweep(22_050, SWEEP_SAMPLES);
     for (name, container, at_least) in [
         ("sweep.flac", Container::Flac, 0.999_999),
@@ -253,14 +253,14 @@ fn compressed_files_hold_the_sweep_sample_for_sample() {
         let decoded = decode(&testdata(name)).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(decoded.info.container, container, "{name}");
         assert_eq!((decoded.clip.sample_rate, decoded.info.channels), (22_050, 1), "{name}");
-        assert_eq!(decoded.frames, SWEEP_SAMPLES as u64, "{name}: length without what the encoder added");
+        assert_eq!(decoded.frames, SWEEP_SAMPLES as u64, "{name}: length without encoder delay and padding");
         let found = correlation(&decoded.clip.samples, &wanted);
         assert!(found > at_least, "{name}: correlation {found}");
     }
 }
 
 #[test]
-fn a_stereo_file_with_two_levels_becomes_their_mean() {
+fn stereo_mp3_is_mixed_to_the_mean() {
     let decoded = decode(&testdata("sweep_stereo_vbr.mp3")).unwrap();
     assert_eq!((decoded.clip.sample_rate, decoded.info.channels), (44_100, 2));
     let wanted: Vec<f64> = sweep(44_100, 35_280).iter().map(|v| v * 0.75).collect();
@@ -270,14 +270,14 @@ fn a_stereo_file_with_two_levels_becomes_their_mean() {
 }
 
 #[test]
-fn an_mp3_without_a_tag_keeps_the_encoders_delay_and_is_still_whole() {
+fn an_mp3_without_a_tag_keeps_the_encoder_delay() {
     let decoded = decode(&testdata("sweep_untagged.mp3")).unwrap();
     assert!(decoded.frames > SWEEP_SAMPLES as u64);
     assert_eq!(decoded.frames % 576, 0);
 }
 
 #[test]
-fn probing_says_what_decoding_finds() {
+fn probing_agrees_with_decoding() {
     for name in
         ["sweep.flac", "sweep_alac.m4a", "sweep.ogg", "sweep.mp3", "sweep.m4a", "sweep_stereo_vbr.mp3"]
     {
@@ -296,12 +296,12 @@ fn probing_says_what_decoding_finds() {
 }
 
 #[test]
-fn the_name_is_no_evidence() {
+fn the_file_extension_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     for source in ["sweep.mp3", "sweep.flac", "sweep.ogg", "sweep.m4a"] {
-        let lying = folder.path().join("clip.wav");
-        std::fs::copy(testdata(source), &lying).unwrap();
-        assert_eq!(decode(&lying).unwrap(), decode(&testdata(source)).unwrap(), "{source}");
+        let misnamed = folder.path().join("clip.wav");
+        std::fs::copy(testdata(source), &misnamed).unwrap();
+        assert_eq!(decode(&misnamed).unwrap(), decode(&testdata(source)).unwrap(), "{source}");
     }
 }
 
@@ -315,39 +315,39 @@ fn tags_around_a_flac_file_are_skipped() {
     assert_eq!(decode_bytes(&tagged, name).unwrap(), decode_bytes(&good, name).unwrap());
 }
 
-/// What broke elsewhere: decoders that skip a damaged frame in silence.
+/// Other decoders skip a damaged frame silently.
 #[test]
 fn a_flipped_bit_in_a_flac_file_is_an_error_or_changes_nothing() {
     let good = std::fs::read(testdata("sweep.flac")).unwrap();
     let name = Path::new("flipped.flac");
     let expected = decode_bytes(&good, name).unwrap().clip;
-    let (mut refused, mut harmless) = (0, 0);
+    let (mut rejected, mut harmless) = (0, 0);
     for bit in (0..good.len() * 8).step_by(73) {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         match decode_bytes(&bad, name) {
-            Err(_) => refused += 1,
+            Err(_) => rejected += 1,
             Ok(decoded) => {
-                assert_eq!(decoded.clip, expected, "bit {bit} changed the sound and nobody said so");
+                assert_eq!(decoded.clip, expected, "bit {bit} changed the samples without an error");
                 harmless += 1;
             }
         }
     }
-    println!("{refused} refused, {harmless} without effect");
-    assert!(refused > 20 * harmless, "{harmless} flips went unnoticed, {refused} were refused");
+    println!("{rejected} rejected, {harmless} without effect");
+    assert!(rejected > 20 * harmless, "{harmless} flips had no effect, {rejected} were rejected");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sixteen_bits_read_back_what_was_written(samples in proptest::collection::vec(-1.2f32..1.2, 1..500)) {
+    fn sixteen_bit_wav_round_trips(samples in proptest::collection::vec(-1.2f32..1.2, 1..500)) {
         let back = decoded(&wav::encode_pcm16(&samples, 24_000));
         prop_assert_eq!(back.clip.sample_rate, 24_000);
         for (a, b) in back.clip.samples.iter().zip(&samples) {
             prop_assert!((a - b.clamp(-1.0, 32767.0 / 32768.0)).abs() <= 0.5 / 32768.0);
         }
-        // Once rounded, the values are kept exactly.
+        // Rounded values round-trip exactly.
         let again = decoded(&wav::encode_pcm16(&back.clip.samples, 24_000));
         prop_assert_eq!(again.clip, back.clip);
     }

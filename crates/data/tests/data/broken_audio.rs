@@ -1,4 +1,4 @@
-//! Two hundred files that are broken in a way that can be known: each is refused with a reason.
+//! Two hundred files with detectable damage: each is rejected with a reason.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use myxtts_data::problem::ProblemKind::{
 
 use super::audio::{Wav, chunk, sweep, testdata};
 
-/// A broken file: its name, its content, and how the damage may be called.
+/// A broken file and the accepted kinds of its error.
 struct Broken {
     name: String,
     content: Content,
@@ -30,7 +30,7 @@ impl Collection {
         self.0.push(Broken { name: name.into(), content: Content::Bytes(bytes.into()), kinds });
     }
 
-    /// The file cut off at each of the places.
+    /// Adds the file truncated at each of the offsets.
     fn cuts(&mut self, name: &str, good: &[u8], at: impl IntoIterator<Item = usize>) {
         let (stem, extension) = name.rsplit_once('.').unwrap();
         for end in at {
@@ -42,7 +42,7 @@ impl Collection {
         }
     }
 
-    /// One bit flipped at each of the places.
+    /// Adds the file with one bit flipped in each of the bytes.
     fn flips(&mut self, name: &str, good: &[u8], bytes: impl IntoIterator<Item = usize>) {
         let (stem, extension) = name.rsplit_once('.').unwrap();
         for at in bytes {
@@ -59,7 +59,7 @@ fn patched(good: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Every field of the 44 bytes before the samples.
+/// Faults in every field of the 44 bytes before the samples.
 fn wav_headers(files: &mut Collection) {
     let good = Wav::new(1, 16, 1, &sweep(22_050, 2_205)).bytes();
     files.cuts("header.wav", &good, 1..45);
@@ -106,7 +106,7 @@ fn wav_headers(files: &mut Collection) {
     }
 }
 
-/// What is wrong with the samples, or with the way the chunks stand.
+/// Faults in the samples or in the order of the chunks.
 fn wav_bodies(files: &mut Collection) {
     for (name, tag, bits, value) in [
         ("nan", 3, 32, f64::NAN),
@@ -142,7 +142,7 @@ fn wav_bodies(files: &mut Collection) {
     files.add("big_endian.wav", patched(&bytes, 3, b"X"), &[Unreadable]);
 }
 
-fn not_sound(files: &mut Collection) {
+fn not_audio(files: &mut Collection) {
     for (name, text) in [
         ("text.wav", "The quick brown fox jumps over the lazy dog.\n"),
         ("not_found.wav", "<!DOCTYPE html><html><body>404 Not Found</body></html>"),
@@ -166,9 +166,9 @@ fn compressed(files: &mut Collection) {
 
     let flac = read("sweep.flac");
     files.cuts("sound.flac", &flac, [3, 20, 41, 60, flac.len() / 2, flac.len() - 1000, flac.len() - 1]);
-    // Behind the metadata: any flip in a frame.
+    // After the metadata: flips in frames.
     files.flips("sound.flac", &flac, (flac.len() - 8_000..flac.len()).step_by(727));
-    // The rate, the length and the sum in the description.
+    // Sample rate, length and MD5 in STREAMINFO.
     files.flips("description.flac", &flac, [18, 25, 30]);
 
     let mp3 = read("sweep.mp3");
@@ -201,22 +201,22 @@ fn all() -> Vec<Broken> {
     let mut files = Collection::default();
     wav_headers(&mut files);
     wav_bodies(&mut files);
-    not_sound(&mut files);
+    not_audio(&mut files);
     compressed(&mut files);
     files.0
 }
 
 #[test]
-fn two_hundred_broken_files_are_named_with_a_reason() {
+fn two_hundred_broken_files_are_rejected_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let files = all();
-    let mut named = 0;
+    let mut reported = 0;
     let mut wrong = Vec::new();
     for file in &files {
         let path = folder.path().join(&file.name);
         match &file.content {
             Content::Bytes(bytes) => {
-                assert!(!path.exists(), "{} is there twice", file.name);
+                assert!(!path.exists(), "{} occurs twice", file.name);
                 std::fs::write(&path, bytes).unwrap();
             }
             Content::Folder => std::fs::create_dir(&path).unwrap(),
@@ -225,26 +225,26 @@ fn two_hundred_broken_files_are_named_with_a_reason() {
         match decode(&path) {
             Ok(decoded) => wrong.push(format!("{}: decoded to {} samples", file.name, decoded.frames)),
             Err(error) if !file.kinds.contains(&error.kind()) => {
-                wrong.push(format!("{}: called {:?}: {error}", file.name, error.kind()));
+                wrong.push(format!("{}: reported as {:?}: {error}", file.name, error.kind()));
             }
             Err(error) => {
                 let message = error.to_string();
-                assert!(message.contains(&file.name), "no file in: {message}");
+                assert!(message.contains(&file.name), "the file name is missing in: {message}");
                 assert_eq!(error.path(), path);
                 println!("{:?}: {}", error.kind(), message.replace(&path.display().to_string(), &file.name));
-                named += 1;
+                reported += 1;
             }
         }
-        // Only the header is asked for, so it may be fine; it must not panic.
+        // Probing reads only the header, which may be intact; it must not panic.
         let _ = probe(&path);
     }
     assert!(wrong.is_empty(), "{} of {} wrong:\n{}", wrong.len(), files.len(), wrong.join("\n"));
-    assert_eq!((named, files.len()), (200, 200));
+    assert_eq!((reported, files.len()), (200, 200));
 }
 
-/// The list above would prove nothing if whole files were refused too.
+/// The list above would prove nothing if intact files were rejected too.
 #[test]
-fn the_files_they_are_made_of_are_fine() {
+fn the_intact_files_decode() {
     for name in ["sweep.flac", "sweep.mp3", "sweep_untagged.mp3", "sweep.ogg", "sweep.m4a", "sweep_alac.m4a"]
     {
         decode(&testdata(name)).unwrap_or_else(|error| panic!("{error}"));
@@ -256,7 +256,7 @@ fn the_files_they_are_made_of_are_fine() {
 }
 
 #[test]
-fn a_wav_of_four_gigabytes_was_read_whole() {
+fn a_wav_of_four_gigabytes_is_not_read_into_memory() {
     let folder = tempfile::tempdir().unwrap();
     let header = |channels: u16, bytes: u32| {
         let mut wav = wav::encode_pcm16(&[], 48_000);
@@ -267,7 +267,7 @@ fn a_wav_of_four_gigabytes_was_read_whole() {
         wav[40..44].copy_from_slice(&bytes.to_le_bytes());
         wav
     };
-    // Of holes: it takes no room on the disk, and would take all of the memory.
+    // A sparse file: no space on disk, but it would fill the memory.
     let path = folder.path().join("large.wav");
     let bytes = 0xffff_ff00u32;
     std::fs::write(&path, header(1, bytes)).unwrap();
@@ -275,26 +275,26 @@ fn a_wav_of_four_gigabytes_was_read_whole() {
     let began = std::time::Instant::now();
     let error = decode(&path).unwrap_err();
     assert!(matches!(error, AudioError::TooLong { .. }), "{error}");
-    assert!(began.elapsed().as_secs() < 5, "it was read");
-    // What is no WAV is refused by its size.
+    assert!(began.elapsed().as_secs() < 5, "the whole file was read");
+    // Other formats are rejected by size.
     std::fs::write(&path, b"OggS").unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_len((1 << 30) + 1).unwrap();
     let error = decode(&path).unwrap_err();
     assert!(matches!(error, AudioError::TooLarge { .. }), "{error}");
     let error = probe(&path).unwrap_err();
     assert!(matches!(error, AudioError::TooLarge { .. }), "{error}");
-    // Chunks in front of the samples do not make a header longer than what is read of it.
+    // Chunks before the samples may exceed the first read of the header.
     let mut late = header(1, bytes - 200_000);
     let chunk = [b"junk".as_slice(), &100_000u32.to_le_bytes(), &vec![0; 100_000]].concat();
     late.splice(36..36, chunk);
     std::fs::write(&path, &late).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_len(u64::from(bytes)).unwrap();
     assert_eq!(probe(&path).unwrap().declared_frames, Some(u64::from(bytes - 200_000) / 2));
-    // In pieces or whole, it is the same sound.
+    // Decoding in chunks and as a whole gives the same samples.
     let frames = 17_000_003usize;
     let mut whole = header(2, 4 * frames as u32);
     whole.extend((0..frames * 2).flat_map(|i| ((i as u32).wrapping_mul(2_654_435_761) as u16).to_le_bytes()));
     std::fs::write(&path, &whole).unwrap();
-    let (pieces, whole) = (decode(&path).unwrap(), decode_bytes(&whole, &path).unwrap());
-    assert!(pieces == whole, "{:?} {:?}", pieces.info, whole.info);
+    let (chunked, whole) = (decode(&path).unwrap(), decode_bytes(&whole, &path).unwrap());
+    assert!(chunked == whole, "{:?} {:?}", chunked.info, whole.info);
 }

@@ -1,11 +1,11 @@
-//! Every kind of problem, planted and found; what the report promises.
+//! Plants and detects every kind of problem; checks the properties of the report.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use myxtts_data::check::{
-    CheckOptions, Examiner, Heard, Report, SCHEMA_VERSION, Senses, Summary, Trouble, Understood, examine,
-    seconds_of_frames,
+    AudioMeasures, CheckOptions, CorpusExaminer, ExamineError, Examiner, Report, SCHEMA_VERSION, Summary,
+    TextMeasures, examine, seconds_of_frames,
 };
 use myxtts_data::dataset::{Corpus, Format};
 use myxtts_data::problem::{Problem, ProblemKind, Severity};
@@ -15,39 +15,39 @@ use myxtts_run::exit::Exit;
 use myxtts_run::progress::Silent;
 use myxtts_text::Cleaner;
 
-/// Hears what a table says and reads letters as tokens; sounds not in the table are good.
+/// Returns measurements from a table and counts letters as tokens; files not in the table are good.
 #[derive(Default)]
-struct Fake {
-    sounds: BTreeMap<&'static str, Result<Heard, Trouble>>,
+struct FakeExaminer {
+    audio: BTreeMap<&'static str, Result<AudioMeasures, ExamineError>>,
     tokenizer: bool,
 }
 
-fn good(identity: u8) -> Heard {
-    Heard {
+fn good(hash: u8) -> AudioMeasures {
+    AudioMeasures {
         sample_rate: 22_050,
         seconds: 3.0,
-        sounding_seconds: 2.9,
+        audible_seconds: 2.9,
         peak: 0.7,
         rms: 0.1,
         clipped_share: 0.0,
-        identity: [identity; 32],
+        hash: [hash; 32],
     }
 }
 
-impl Examiner for Fake {
-    fn listen(&self, sound: &Path) -> Result<Heard, Trouble> {
-        let name = sound.file_stem().unwrap().to_str().unwrap();
+impl Examiner for FakeExaminer {
+    fn examine_audio(&self, path: &Path) -> Result<AudioMeasures, ExamineError> {
+        let name = path.file_stem().unwrap().to_str().unwrap();
         assert_ne!(name, "panics", "a decoder with a defect");
-        let identity = name.bytes().fold(7_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
-        self.sounds.get(name).cloned().unwrap_or_else(|| Ok(good(identity)))
+        let hash = name.bytes().fold(7_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
+        self.audio.get(name).cloned().unwrap_or_else(|| Ok(good(hash)))
     }
 
-    fn read_text(&self, text: &str, language: &str) -> Result<Understood, Trouble> {
+    fn examine_text(&self, text: &str, language: &str) -> Result<TextMeasures, ExamineError> {
         if language == "xx" {
-            let detail = "xx is no language".to_owned();
-            return Err(Trouble { kind: ProblemKind::UnspeakableText, detail });
+            let detail = "xx is not a language".to_owned();
+            return Err(ExamineError { kind: ProblemKind::UnspeakableText, detail });
         }
-        Ok(Understood {
+        Ok(TextMeasures {
             cleaned: text.to_lowercase(),
             tokens: self.tokenizer.then(|| text.chars().count()),
             unknown: text.chars().filter(|c| *c == '€' || *c == '\u{7}').collect(),
@@ -61,7 +61,7 @@ fn utterance(id: &str) -> Utterance {
     Utterance {
         id: id.to_owned(),
         audio: format!("wavs/{id}.wav").into(),
-        // Equal texts are a finding of their own.
+        // Distinct texts: equal ones would be reported.
         text: format!("{TEXT} {id}"),
         speaker: "ann".to_owned(),
         language: "en".to_owned(),
@@ -78,15 +78,15 @@ fn corpus(utterances: Vec<Utterance>) -> Corpus {
         utterances,
         problems: Vec::new(),
         declared_seconds: BTreeMap::new(),
-        beside: Vec::new(),
+        side_files: Vec::new(),
     }
 }
 
-fn check(corpus: &Corpus, fake: &Fake) -> Report {
+fn check(corpus: &Corpus, fake: &FakeExaminer) -> Report {
     examine(corpus, &CheckOptions::default(), fake, &Silent)
 }
 
-/// The problems of one utterance, as (kind, severity).
+/// Problems of one utterance as (kind, severity).
 fn of(report: &Report, id: &str) -> Vec<(ProblemKind, Severity)> {
     let mine = report.problems.iter().filter(|p| p.id.as_deref() == Some(id));
     mine.map(|p| (p.kind, p.severity)).collect()
@@ -99,7 +99,7 @@ fn detail(report: &Report, id: &str) -> String {
 #[test]
 fn a_good_corpus_has_no_problems() {
     let corpus = corpus(vec![utterance("a"), utterance("b")]);
-    let report = check(&corpus, &Fake { tokenizer: true, ..Fake::default() });
+    let report = check(&corpus, &FakeExaminer { tokenizer: true, ..FakeExaminer::default() });
     assert_eq!(report.problems, []);
     assert!(report.verdict.passed);
     assert_eq!(report.exit(), Exit::Done);
@@ -113,31 +113,31 @@ fn a_good_corpus_has_no_problems() {
 }
 
 #[test]
-fn every_kind_of_trouble_with_a_sound_is_named() {
+fn every_audio_problem_is_reported() {
     use ProblemKind::{Clipped, Corrupt, LengthDiffers, Missing, TooLong, TooShort, Truncated, Unreadable};
     use Severity::{Error, Warning};
-    let trouble = |kind| Err(Trouble { kind, detail: "why".to_owned() });
-    let fake = Fake {
-        sounds: BTreeMap::from([
-            ("missing", trouble(Missing)),
-            ("unreadable", trouble(Unreadable)),
-            ("truncated", trouble(Truncated)),
-            ("differs", trouble(LengthDiffers)),
-            ("corrupt", trouble(Corrupt)),
-            ("crackles", Ok(Heard { clipped_share: 0.01, ..good(1) })),
-            ("distorted", Ok(Heard { clipped_share: 0.2, ..good(2) })),
-            ("silent", Ok(Heard { peak: 0.0, rms: 0.0, sounding_seconds: 0.0, ..good(3) })),
-            ("click", Ok(Heard { sounding_seconds: 0.02, ..good(4) })),
-            ("short", Ok(Heard { seconds: 0.3, sounding_seconds: 0.3, ..good(5) })),
-            ("long", Ok(Heard { seconds: 20.0, sounding_seconds: 12.0, ..good(6) })),
+    let failed = |kind| Err(ExamineError { kind, detail: "why".to_owned() });
+    let fake = FakeExaminer {
+        audio: BTreeMap::from([
+            ("missing", failed(Missing)),
+            ("unreadable", failed(Unreadable)),
+            ("truncated", failed(Truncated)),
+            ("differs", failed(LengthDiffers)),
+            ("corrupt", failed(Corrupt)),
+            ("crackles", Ok(AudioMeasures { clipped_share: 0.01, ..good(1) })),
+            ("distorted", Ok(AudioMeasures { clipped_share: 0.2, ..good(2) })),
+            ("silent", Ok(AudioMeasures { peak: 0.0, rms: 0.0, audible_seconds: 0.0, ..good(3) })),
+            ("click", Ok(AudioMeasures { audible_seconds: 0.02, ..good(4) })),
+            ("short", Ok(AudioMeasures { seconds: 0.3, audible_seconds: 0.3, ..good(5) })),
+            ("long", Ok(AudioMeasures { seconds: 20.0, audible_seconds: 12.0, ..good(6) })),
         ]),
         tokenizer: false,
     };
-    let mut utterances: Vec<Utterance> = fake.sounds.keys().map(|id| utterance(id)).collect();
+    let mut utterances: Vec<Utterance> = fake.audio.keys().map(|id| utterance(id)).collect();
     utterances.push(utterance("panics"));
-    for one in &mut utterances {
-        if one.id == "short" {
-            one.text = "Hi".to_owned();
+    for utterance in &mut utterances {
+        if utterance.id == "short" {
+            utterance.text = "Hi".to_owned();
         }
     }
     let mut corpus = corpus(utterances);
@@ -163,12 +163,12 @@ fn every_kind_of_trouble_with_a_sound_is_named() {
     assert!(detail(&report, "short").contains("0.30 s") && detail(&report, "short").contains("0.50 s"));
     assert!(detail(&report, "long").contains("11.61 s"));
     assert!(detail(&report, "silent").contains("-inf dBFS"));
-    assert!(detail(&report, "panics").contains("defect"));
+    assert!(detail(&report, "panics").contains("panic"));
     assert_eq!(report.exit(), Exit::BadData);
 }
 
 #[test]
-fn every_kind_of_trouble_with_a_text_is_named() {
+fn every_text_problem_is_reported() {
     use ProblemKind::{EmptyText, TextTooLong, TextTooLongForAudio, UnknownCharacters, UnspeakableText};
     use Severity::{Error, Warning};
     let with = |id: &str, text: &str| Utterance { text: text.to_owned(), ..utterance(id) };
@@ -183,8 +183,11 @@ fn every_kind_of_trouble_with_a_text_is_named() {
         with("tokens", &long),
     ];
     let corpus = corpus(utterances);
-    let fake = |tokenizer| Fake {
-        sounds: BTreeMap::from([("tokens", Ok(Heard { seconds: 11.6, sounding_seconds: 11.6, ..good(9) }))]),
+    let fake = |tokenizer| FakeExaminer {
+        audio: BTreeMap::from([(
+            "tokens",
+            Ok(AudioMeasures { seconds: 11.6, audible_seconds: 11.6, ..good(9) }),
+        )]),
         tokenizer,
     };
     let report = check(&corpus, &fake(true));
@@ -193,29 +196,33 @@ fn every_kind_of_trouble_with_a_text_is_named() {
     assert_eq!(of(&report, "euro"), [(UnknownCharacters, Error)]);
     assert!(detail(&report, "euro").contains("U+20AC"));
     assert_eq!(of(&report, "much"), [(TextTooLongForAudio, Error)]);
-    assert!(detail(&report, "much").contains("50 a second"), "{}", detail(&report, "much"));
+    assert!(detail(&report, "much").contains("50 per second"), "{}", detail(&report, "much"));
     assert_eq!(of(&report, "hurried"), [(TextTooLongForAudio, Warning)]);
     assert_eq!(of(&report, "foreign"), [(UnspeakableText, Error)]);
     assert_eq!(of(&report, "tokens")[0], (TextTooLong, Error));
     assert!(detail(&report, "tokens").contains("405 tokens"));
 
     let report = check(&corpus, &fake(false));
-    assert_eq!(of(&report, "euro"), [(UnknownCharacters, Warning)], "without a tokenizer nobody knows");
+    assert_eq!(
+        of(&report, "euro"),
+        [(UnknownCharacters, Warning)],
+        "without a tokenizer it is only a warning"
+    );
     assert!(report.text.tokens_estimated && report.text.tokens.total > 0.0);
 }
 
 #[test]
-fn comparing_utterances_finds_copies() {
+fn duplicate_audio_and_repeated_texts_are_found() {
     let mut utterances: Vec<Utterance> = ["a", "b", "c", "d", "e", "f"].map(utterance).into();
-    for one in &mut utterances[..4] {
-        one.text = TEXT.to_owned();
+    for utterance in &mut utterances[..4] {
+        utterance.text = TEXT.to_owned();
     }
-    let mute = Heard { peak: 0.0, ..good(1) };
-    let fake = Fake {
-        sounds: BTreeMap::from([
+    let mute = AudioMeasures { peak: 0.0, ..good(1) };
+    let fake = FakeExaminer {
+        audio: BTreeMap::from([
             ("a", Ok(good(1))),
             ("c", Ok(good(1))),
-            ("d", Ok(Heard { sample_rate: 16_000, ..good(2) })),
+            ("d", Ok(AudioMeasures { sample_rate: 16_000, ..good(2) })),
             ("e", Ok(mute.clone())),
             ("f", Ok(mute)),
         ]),
@@ -225,16 +232,16 @@ fn comparing_utterances_finds_copies() {
     assert_eq!(of(&report, "a"), [(ProblemKind::RepeatedText, Severity::Warning)]);
     assert!(detail(&report, "a").starts_with("4 utterances") && detail(&report, "a").contains("(b, c, d)"));
     assert_eq!(of(&report, "c"), [(ProblemKind::DuplicateAudio, Severity::Warning)]);
-    assert!(detail(&report, "c").contains("as a (metadata.csv:1)"));
-    assert_eq!(of(&report, "f"), [(ProblemKind::Silent, Severity::Error)], "silences are no copies");
+    assert!(detail(&report, "c").contains("to a (metadata.csv:1)"));
+    assert_eq!(of(&report, "f"), [(ProblemKind::Silent, Severity::Error)], "silent files are not duplicates");
     assert!(report.notes.iter().any(|note| note.contains("1 at 16000 Hz, 5 at 22050 Hz")));
 }
 
 #[test]
 fn the_budget_counts_items_and_not_problems() {
-    let fake = Fake {
+    let fake = FakeExaminer {
         // Two problems, one utterance.
-        sounds: BTreeMap::from([("a", Ok(Heard { clipped_share: 0.2, seconds: 12.0, ..good(1) }))]),
+        audio: BTreeMap::from([("a", Ok(AudioMeasures { clipped_share: 0.2, seconds: 12.0, ..good(1) }))]),
         tokenizer: false,
     };
     let mut utterances = vec![utterance("a")];
@@ -260,15 +267,15 @@ fn the_budget_counts_items_and_not_problems() {
     assert!(with_budget(&twenty, 0.1).passed);
 
     let empty = corpus(Vec::new());
-    assert!(!with_budget(&empty, 1.0).passed, "nothing to train on is never good enough");
+    assert!(!with_budget(&empty, 1.0).passed, "an empty corpus never passes");
 }
 
 #[test]
-fn the_report_is_the_same_whatever_the_threads() {
+fn the_report_does_not_depend_on_the_number_of_threads() {
     let utterances: Vec<Utterance> = (0..200).map(|i| utterance(&format!("u{i:03}"))).collect();
     let corpus = corpus(utterances);
-    let fake = Fake {
-        sounds: BTreeMap::from([("u007", Ok(good(9))), ("u100", Ok(good(9))), ("u150", Ok(good(9)))]),
+    let fake = FakeExaminer {
+        audio: BTreeMap::from([("u007", Ok(good(9))), ("u100", Ok(good(9))), ("u150", Ok(good(9)))]),
         tokenizer: false,
     };
     let with_threads = |threads| {
@@ -277,23 +284,26 @@ fn the_report_is_the_same_whatever_the_threads() {
         serde_json::to_string(&report).unwrap()
     };
     let one = with_threads(1);
-    assert!(one.contains("as u007"));
+    assert!(one.contains("to u007"));
     for threads in [1, 2, 7] {
         assert_eq!(with_threads(threads), one);
     }
 }
 
 #[test]
-fn the_machine_readable_report_keeps_its_shape() {
-    let fake = Fake {
-        sounds: BTreeMap::from([("a", Err(Trouble { kind: ProblemKind::Missing, detail: "gone".into() }))]),
+fn the_json_report_keeps_its_schema() {
+    let fake = FakeExaminer {
+        audio: BTreeMap::from([(
+            "a",
+            Err(ExamineError { kind: ProblemKind::Missing, detail: "gone".into() }),
+        )]),
         tokenizer: false,
     };
     let report = check(&corpus(vec![utterance("a"), utterance("b")]), &fake);
     let json: serde_json::Value = serde_json::to_value(&report).unwrap();
     let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort();
-    // Another set of keys is another version of the schema, unless keys were only added.
+    // Removing or renaming a key needs a new schema version; adding one does not.
     assert_eq!(SCHEMA_VERSION, 1);
     let expected = [
         "corpus",
@@ -322,12 +332,12 @@ fn the_machine_readable_report_keeps_its_shape() {
 }
 
 #[test]
-fn the_summary_shows_the_worst_first_and_says_what_it_leaves_out() {
-    let fake = Fake {
-        sounds: BTreeMap::from([
-            ("a", Ok(Heard { clipped_share: 0.01, ..good(1) })),
-            ("b", Ok(Heard { clipped_share: 0.02, ..good(2) })),
-            ("c", Ok(Heard { clipped_share: 0.5, ..good(3) })),
+fn the_summary_lists_errors_first_and_counts_what_it_omits() {
+    let fake = FakeExaminer {
+        audio: BTreeMap::from([
+            ("a", Ok(AudioMeasures { clipped_share: 0.01, ..good(1) })),
+            ("b", Ok(AudioMeasures { clipped_share: 0.02, ..good(2) })),
+            ("c", Ok(AudioMeasures { clipped_share: 0.5, ..good(3) })),
         ]),
         tokenizer: false,
     };
@@ -341,7 +351,7 @@ fn the_summary_shows_the_worst_first_and_says_what_it_leaves_out() {
 }
 
 #[test]
-fn the_longest_clip_follows_from_the_frames() {
+fn clip_length_follows_from_the_frames() {
     assert!((seconds_of_frames(1000) - 11.6100).abs() < 1e-4);
 }
 
@@ -364,7 +374,7 @@ fn wav(path: &Path, rate: u32, samples: &[i16]) {
 }
 
 #[test]
-fn the_real_senses_measure_what_is_there() {
+fn the_corpus_examiner_measures_audio() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.wav");
     // One second of silence, one of a square wave at half scale, one of silence.
@@ -372,50 +382,57 @@ fn the_real_senses_measure_what_is_there() {
     samples.extend((0..16_000).map(|i| if i / 40 % 2 == 0 { 16_384_i16 } else { -16_384 }));
     samples.extend(vec![0_i16; 16_000]);
     wav(&path, 16_000, &samples);
-    let senses = Senses::new(None, Cleaner::Default);
-    let heard = senses.listen(&path).unwrap();
-    assert_eq!((heard.sample_rate, heard.seconds), (16_000, 3.0));
-    assert!((heard.sounding_seconds - 1.0).abs() < 0.06, "{heard:?}");
-    assert!((heard.peak - 0.5).abs() < 1e-3 && (heard.rms - 0.5 / 3.0_f32.sqrt()).abs() < 1e-3, "{heard:?}");
-    assert_eq!(heard.clipped_share, 0.0);
+    let examiner = CorpusExaminer::new(None, Cleaner::Default);
+    let measured = examiner.examine_audio(&path).unwrap();
+    assert_eq!((measured.sample_rate, measured.seconds), (16_000, 3.0));
+    assert!((measured.audible_seconds - 1.0).abs() < 0.06, "{measured:?}");
+    assert!(
+        (measured.peak - 0.5).abs() < 1e-3 && (measured.rms - 0.5 / 3.0_f32.sqrt()).abs() < 1e-3,
+        "{measured:?}"
+    );
+    assert_eq!(measured.clipped_share, 0.0);
 
     let other = dir.path().join("b.wav");
     samples[20_000] += 1;
     wav(&other, 16_000, &samples);
-    assert_ne!(senses.listen(&other).unwrap().identity, heard.identity, "one step of one sample");
+    assert_ne!(examiner.examine_audio(&other).unwrap().hash, measured.hash, "one sample changed by one step");
     samples[20_000] -= 1;
     wav(&other, 22_050, &samples);
-    assert_ne!(senses.listen(&other).unwrap().identity, heard.identity, "another rate is another sound");
+    assert_ne!(
+        examiner.examine_audio(&other).unwrap().hash,
+        measured.hash,
+        "another rate is different audio"
+    );
 
     for sample in &mut samples[16_000..16_300] {
         *sample = i16::MAX;
     }
     wav(&other, 16_000, &samples);
-    let clipped = senses.listen(&other).unwrap().clipped_share;
+    let clipped = examiner.examine_audio(&other).unwrap().clipped_share;
     assert!((clipped - 300.0 / 48_000.0).abs() < 1e-9, "{clipped}");
 
-    let missing = senses.listen(&dir.path().join("c.wav")).unwrap_err();
+    let missing = examiner.examine_audio(&dir.path().join("c.wav")).unwrap_err();
     assert_eq!(missing.kind, ProblemKind::Missing);
 }
 
 #[test]
-fn the_real_senses_read_with_and_without_a_tokenizer() {
+fn the_corpus_examiner_reads_texts_with_and_without_a_tokenizer() {
     let texts = ["the quick brown fox jumps over the lazy dog", "pack my box with five dozen liquor jugs"];
     let options = TrainOptions { vocab_size: 120, ..Default::default() };
     let tokenizer = train(texts.iter().map(|text| ("en", *text)), &options).unwrap();
-    let with = Senses::new(Some(&tokenizer), Cleaner::Default);
-    let read = with.read_text("The quick dog.", "en").unwrap();
+    let with = CorpusExaminer::new(Some(&tokenizer), Cleaner::Default);
+    let read = with.examine_text("The quick dog.", "en").unwrap();
     assert_eq!(read.cleaned, "the quick dog.");
     assert!(read.tokens.is_some_and(|tokens| (2..=15).contains(&tokens)), "{read:?}");
     assert_eq!(read.unknown, []);
-    let trouble = with.read_text("سلام", "fa").unwrap_err();
-    assert_eq!(trouble.kind, ProblemKind::UnspeakableText);
-    assert!(trouble.detail.contains("[fa]"), "{}", trouble.detail);
-    assert_eq!(with.read_text("The жук.", "en").unwrap().unknown, ['ж', 'у', 'к']);
+    let error = with.examine_text("سلام", "fa").unwrap_err();
+    assert_eq!(error.kind, ProblemKind::UnspeakableText);
+    assert!(error.detail.contains("[fa]"), "{}", error.detail);
+    assert_eq!(with.examine_text("The жук.", "en").unwrap().unknown, ['ж', 'у', 'к']);
 
-    let without = Senses::new(None, Cleaner::Default);
-    let read = without.read_text("The жук.", "en").unwrap();
+    let without = CorpusExaminer::new(None, Cleaner::Default);
+    let read = without.examine_text("The жук.", "en").unwrap();
     assert_eq!((read.tokens, read.unknown), (None, vec!['ж', 'у', 'к']));
-    assert_eq!(without.read_text("سلام دنیا", "fa").unwrap().unknown, []);
-    assert_eq!(without.read_text("x", "not a language").unwrap_err().kind, ProblemKind::UnspeakableText);
+    assert_eq!(without.examine_text("سلام دنیا", "fa").unwrap().unknown, []);
+    assert_eq!(without.examine_text("x", "not a language").unwrap_err().kind, ProblemKind::UnspeakableText);
 }

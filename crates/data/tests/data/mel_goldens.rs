@@ -1,5 +1,5 @@
-//! The mels of the reference implementation. The folder comes from `MYXTTS_GOLDENS`, the clips from
-//! its `mel/meta.json`, all sizes from the files: other goldens of the same form run unchanged.
+//! Compares with the mels of the reference implementation. The folder comes from `MYXTTS_GOLDENS`, the clips from
+//! its `mel/meta.json`, all sizes from the files, so other goldens of the same format work unchanged.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use myxtts_data::audio::{Resampler, decode};
 use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats, instance_normalize};
 use myxtts_data::npy;
 
-/// The reference itself is off by up to 2.5e-4 in bins near silence, because it computes in f32.
+/// The reference computes in f32 and is itself off by up to 2.5e-4 in bins near silence.
 const TOLERANCE: f32 = 5e-4;
 
 /// Resampled samples are sums of about twenty products.
@@ -40,7 +40,7 @@ fn difference(ours: &[f32], path: &Path) -> f32 {
 }
 
 #[test]
-fn the_three_front_ends_and_the_resampler_agree_with_the_reference() {
+fn front_ends_and_resampler_match_the_reference() {
     let folder = goldens();
     let meta = std::fs::read(folder.join("meta.json")).unwrap_or_else(|error| {
         panic!("{}: {error}; set MYXTTS_GOLDENS to a folder of goldens", folder.display())
@@ -58,19 +58,19 @@ fn the_three_front_ends_and_the_resampler_agree_with_the_reference() {
             assert!(found < TOLERANCE, "{clip} {name}: off by {found:.1e}");
             *worst = worst.max(found);
         };
-        let sound = decode(&file(&format!("{clip}.wav"))).unwrap().clip;
-        assert_eq!(sound.sample_rate, FrontEnd::Dvae.sample_rate());
+        let clip_audio = decode(&file(&format!("{clip}.wav"))).unwrap().clip;
+        assert_eq!(clip_audio.sample_rate, FrontEnd::Dvae.sample_rate());
 
         let mut mel = Vec::new();
         for (front_end, name) in [(FrontEnd::Conditioning, "cond_mel"), (FrontEnd::Dvae, "dvae_mel")] {
-            MelExtractor::new(front_end).compute(&sound.samples, &mut mel);
+            MelExtractor::new(front_end).compute(&clip_audio.samples, &mut mel);
             check(&mel, &format!("{name}_raw.npy"), &mut worst);
             divide_by_stats(&mut mel, &stats);
             check(&mel, &format!("{name}.npy"), &mut worst);
         }
 
         let (_, golden) = read(&file("wav16k.npy"));
-        let ours = Resampler::new(sound.sample_rate, 16_000).resample(&sound.samples);
+        let ours = Resampler::new(clip_audio.sample_rate, 16_000).resample(&clip_audio.samples);
         assert_eq!(ours.len(), golden.len());
         let found = ours.iter().zip(&golden).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         println!("{clip} wav16k.npy: {found:.1e}");
@@ -81,7 +81,7 @@ fn the_three_front_ends_and_the_resampler_agree_with_the_reference() {
         instance_normalize(&mut mel, FrontEnd::Speaker.channels());
         check(&mel, "speaker_features.npy", &mut worst);
 
-        // All the way from the file. Near silence the last bit of a resampled sample counts.
+        // End to end from the file. Near silence the last bit of a resampled sample matters.
         MelExtractor::new(FrontEnd::Speaker).compute(&ours, &mut mel);
         let found = difference(&mel, &file("speaker_features_raw.npy"));
         println!("{clip} speaker_features_raw.npy from the file: {found:.1e}");

@@ -1,6 +1,6 @@
 //! The `phonemes` cleaner on its way through everything that reads a cleaned text: vocabularies, coverage, `check`.
 
-use myxtts_data::check::{Examiner, Senses};
+use myxtts_data::check::{CorpusExaminer, Examiner};
 use myxtts_data::tokenizer::{CHARACTERS, TrainOptions, adopt, choose, coverage, train};
 use myxtts_text::compare::{NumeralReading, comparable};
 use myxtts_text::{Cleaner, alphabet, clean};
@@ -79,9 +79,9 @@ fn a_vocabulary_of_letters_is_replaced_or_extended() {
 
 #[test]
 fn a_check_finds_nothing_strange_and_comparisons_stay_in_words() {
-    let senses = Senses::new(None, Cleaner::Phonemes);
-    let read = senses.read_text("A quiet morning in 1999.", "en").unwrap();
+    let examiner = CorpusExaminer::new(None, Cleaner::Phonemes);
+    let read = examiner.examine_text("A quiet morning in 1999.", "en").unwrap();
     assert_eq!(read.unknown, []);
-    assert_eq!(senses.read_text("мир", "en").unwrap().unknown, ['м', 'и', 'р']);
+    assert_eq!(examiner.examine_text("мир", "en").unwrap().unknown, ['м', 'и', 'р']);
     assert_eq!(comparable("3 cats", "en", NumeralReading::Numbers), "three cats");
 }

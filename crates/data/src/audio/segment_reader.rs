@@ -1,7 +1,7 @@
-//! A piece of a sound file: only the samples that are asked for are read and decoded.
+//! Reads and decodes a range of samples from an audio file.
 //!
-//! Only of WAV: everything else is decoded from its beginning. The samples are those of [`super::decode`] to the bit,
-//! which has read the file whole before and found it good.
+//! WAV only: other formats are decoded from their beginning. The samples are bit-identical to those of [`super::decode`],
+//! which has already read and validated the whole file.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -11,27 +11,27 @@ use std::time::SystemTime;
 use super::pcm::{self, Encoding};
 use super::{AudioError, Container, open, sniff, wav};
 
-/// Where the samples of a file lie.
+/// Location and encoding of the samples in a validated file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pieces {
+pub struct SegmentReader {
     encoding: Encoding,
     channels: u16,
     sample_rate: u32,
-    /// The first byte of the first sample.
+    /// Offset of the first sample in bytes.
     start: u64,
     frames: u64,
-    /// What the file was when it was read whole: another one may not be as good.
+    /// Size and modification time when the file was validated: a changed file needs validating again.
     length: u64,
     modified: Option<SystemTime>,
 }
 
-impl Pieces {
-    /// Of a file whose content is `bytes`; none where it cannot be read in pieces.
-    pub fn of(bytes: &[u8], path: &Path) -> Result<Option<Pieces>, AudioError> {
+impl SegmentReader {
+    /// Locates the samples of a file with the content `bytes`; `None` if the format does not allow partial reading.
+    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Option<SegmentReader>, AudioError> {
         let Ok((Container::Wav, start)) = sniff::sniff(bytes) else { return Ok(None) };
         let (encoding, data, info) = wav::samples(&bytes[start..], path)?;
         let metadata = std::fs::metadata(path).map_err(|source| AudioError::io(path, source))?;
-        Ok(Some(Pieces {
+        Ok(Some(SegmentReader {
             encoding,
             channels: info.channels,
             sample_rate: info.sample_rate,
@@ -42,28 +42,28 @@ impl Pieces {
         }))
     }
 
-    /// Samples per second.
+    /// Sample rate in Hz.
     pub fn sample_rate(&self) -> u32 {
         self.sample_rate
     }
 
-    /// Reads the bytes of the samples `range` of `path`, in the place of what `bytes` held.
+    /// Reads the bytes of the samples `range` from `path`, replacing the content of `bytes`.
     pub fn read(&self, path: &Path, range: Range<u64>, bytes: &mut Vec<u8>) -> Result<(), AudioError> {
         let (mut file, length) = open(path)?;
         let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
         if length != self.length || modified != self.modified {
-            return Err(AudioError::corrupt(path, "it was changed after training began to read it"));
+            return Err(AudioError::corrupt(path, "the file changed while training was using it"));
         }
         let frame = self.encoding.bytes() as u64 * u64::from(self.channels);
         let range = range.start.min(self.frames)..range.end.min(self.frames);
-        // No more than the file has, which has been in memory once.
+        // Bounded by the file size, which has been in memory once.
         bytes.resize((range.end.saturating_sub(range.start) * frame) as usize, 0);
         file.seek(SeekFrom::Start(self.start + range.start * frame))
             .and_then(|_| file.read_exact(bytes))
             .map_err(|source| AudioError::io(path, source))
     }
 
-    /// The samples that [`Self::read`] has read: the mean of the channels, limited to [-1, 1].
+    /// Decodes the bytes read by [`Self::read`]: the mean of the channels, clamped to [-1, 1].
     pub fn decode(&self, bytes: &[u8]) -> Vec<f32> {
         let (mut samples, peak) = pcm::to_mono(bytes, self.encoding, usize::from(self.channels));
         if peak.is_none_or(|peak| peak > 1.0) {
