@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::problem::Problem;
 
-pub use joined::{JoinError, Joined, Joining, Shared, joined_id};
+pub use joined::{JoinError, JoinInput, Joined, SharedSpeakers, joined_id};
 pub use overlay::Overlay;
 
 /// Element type of a column.
@@ -126,7 +126,7 @@ thread_local! {
 }
 
 /// Called by a source that computes records on demand: adds `time` to the computing time of this thread's reads.
-pub fn note_computing(time: Duration) {
+pub(crate) fn note_computing(time: Duration) {
     COMPUTED.set(COMPUTED.get() + time);
 }
 

@@ -26,8 +26,10 @@ impl Default for FailureBudget {
     }
 }
 
-/// The bad records met.
-pub(super) struct Quarantine {
+/// Bad records found so far, counted against a [`FailureBudget`]. Used by the loader, and by sources of batches that sample
+/// their records without one.
+#[derive(Debug)]
+pub struct Quarantine {
     budget: FailureBudget,
     bad: u64,
     read: u64,
@@ -35,24 +37,35 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    pub(super) fn new(budget: FailureBudget) -> Self {
+    /// An empty list.
+    pub fn new(budget: FailureBudget) -> Self {
         Quarantine { budget, bad: 0, read: 0, records: BTreeMap::new() }
     }
 
-    /// Counts a batch, and tells of what was not known to be bad; an error when the budget is spent.
-    pub(super) fn judge(&mut self, info: &BatchInfo, notes: &Notes) -> Result<(), LoaderError> {
-        self.read += info.records_read;
-        self.bad += info.substitutions.len() as u64;
-        for bad in &info.substitutions {
-            self.records.entry(bad.record).or_insert_with(|| {
-                notes.tell(format!("{}; another clip stands in its place", bad.problem));
-                bad.problem.clone()
+    /// Counts the `read` records of the batch of `step`, of which `bad` were replaced, and writes one note for each record
+    /// that was not known to be bad.
+    ///
+    /// # Errors
+    /// [`LoaderError::BudgetSpent`] where more records were bad than the budget allows.
+    pub fn count<'a>(
+        &mut self,
+        step: u64,
+        read: u64,
+        bad: impl IntoIterator<Item = (u32, &'a Problem)>,
+        notes: &Notes,
+    ) -> Result<(), LoaderError> {
+        self.read += read;
+        for (record, problem) in bad {
+            self.bad += 1;
+            self.records.entry(record).or_insert_with(|| {
+                notes.push(format!("{problem}; another clip stands in its place"));
+                problem.clone()
             });
         }
         let spent = self.bad as f64 > self.budget.rate * self.read as f64;
         if spent && self.read >= self.budget.probation {
             return Err(LoaderError::BudgetSpent {
-                step: info.step,
+                step,
                 bad: self.bad,
                 read: self.read,
                 rate: self.budget.rate,
@@ -62,7 +75,19 @@ impl Quarantine {
         Ok(())
     }
 
-    pub(super) fn problems(&self) -> Vec<Problem> {
+    /// Counts a batch of the loader.
+    pub(super) fn judge(&mut self, info: &BatchInfo, notes: &Notes) -> Result<(), LoaderError> {
+        let bad = info.substitutions.iter().map(|bad| (bad.record, &bad.problem));
+        self.count(info.step, info.records_read, bad, notes)
+    }
+
+    /// Starts to count from zero. Known records stay, so that none is noted twice.
+    pub fn restart(&mut self) {
+        (self.bad, self.read) = (0, 0);
+    }
+
+    /// The bad records, each once, by record number.
+    pub fn problems(&self) -> Vec<Problem> {
         self.records.values().cloned().collect()
     }
 }

@@ -18,7 +18,7 @@ mod workers;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use budget::FailureBudget;
+pub use budget::{FailureBudget, Quarantine};
 pub use notes::Notes;
 pub use slab::{HostSlab, Slab};
 pub use stats::{Quantiles, Stats};
@@ -26,7 +26,6 @@ pub use stats::{Quantiles, Stats};
 use crate::batch::{BatchError, BatchInfo, Collator, Plan, PlanError, State, StateError};
 use crate::problem::Problem;
 use crate::record::RecordSource;
-use budget::Quarantine;
 use queue::{Queue, Taken};
 use workers::Workers;
 
