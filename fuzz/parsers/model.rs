@@ -58,7 +58,7 @@ pub fn torch(bytes: &[u8]) -> bool {
     let root = pickle.root();
     for values in [Some(root), root.get("model")].into_iter().flatten() {
         for (_, value) in values.entries() {
-            let _ = value.as_tensor().map(|tensor| file.read_ours(tensor).map(|(_, bytes)| bytes.len()));
+            let _ = value.as_tensor().map(|tensor| file.read_converted(tensor).map(|(_, bytes)| bytes.len()));
         }
     }
     true

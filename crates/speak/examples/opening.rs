@@ -12,8 +12,8 @@ use myxtts_model::decoder::Decoder;
 use myxtts_model::presets::{Networks, Preset, TextIds};
 use myxtts_model::speaker::SpeakerEncoder;
 use myxtts_model::weights::folder::VOCABULARY;
-use myxtts_model::weights::tensors::Spec;
-use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
+use myxtts_model::weights::tensors::TensorSpec;
+use myxtts_model::weights::{ElementType, FolderWriter, ModelFolder, Part};
 use myxtts_model::{Declare, Gpt};
 use myxtts_run::durable::OsDisk;
 use myxtts_speak::Synthesizer;
@@ -57,12 +57,16 @@ fn make(path: &Path, guided: bool) -> Outcome {
     let (_, released) = declare.finish();
     let mut folder = FolderWriter::create(&OsDisk, path, false)?;
     for part in [Part::Gpt, Part::Decoder, Part::Speaker] {
-        let of_part = released.iter().filter(|one| Part::of(&one.name) == Some(part));
-        let mut specs: Vec<Spec> = of_part
-            .map(|one| Spec { name: one.name.clone(), kind: Kind::F32, shape: one.shape.clone() })
+        let of_part = released.iter().filter(|one| Part::of_tensor(&one.name) == Some(part));
+        let mut specs: Vec<TensorSpec> = of_part
+            .map(|one| TensorSpec {
+                name: one.name.clone(),
+                kind: ElementType::F32,
+                shape: one.shape.clone(),
+            })
             .collect();
         if part == Part::Gpt {
-            specs.push(Spec { name: "mel_stats".to_owned(), kind: Kind::F32, shape: vec![80] });
+            specs.push(TensorSpec { name: "mel_stats".to_owned(), kind: ElementType::F32, shape: vec![80] });
         }
         let counts: Vec<usize> = specs.iter().map(|spec| spec.shape.iter().product()).collect();
         let mut state = 1u32;

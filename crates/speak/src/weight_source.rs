@@ -4,7 +4,7 @@ use crate::error::SpeakError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::claims::check_gpt;
 use myxtts_model::weights::folder::VOCABULARY;
-use myxtts_model::weights::sizes::{FoundGpt, Shapes, Sizes};
+use myxtts_model::weights::sizes::{InferredGpt, Shapes, Sizes};
 use myxtts_model::weights::tensors::View;
 use myxtts_model::weights::{ModelFolder, Part, Reading, WeightsError};
 use myxtts_model::{GptSizes, Released};
@@ -102,7 +102,7 @@ pub(crate) fn gpt_sizes(source: &dyn WeightSource, tokenizer: &Tokenizer) -> Res
         return checked(source, tokenizer, &shapes, sizes);
     }
     let heads = config.and_then(|gpt| gpt.get("heads")).and_then(Json::as_u64);
-    let found = Sizes::of(&shapes, heads.and_then(|heads| usize::try_from(heads).ok())).gpt;
+    let found = Sizes::from_shapes(&shapes, heads.and_then(|heads| usize::try_from(heads).ok())).gpt;
     if found.dim == 0 || found.heads == 0 || !found.dim.is_multiple_of(found.heads) {
         let what = format!("{} channels cannot be divided into {} heads", found.dim, found.heads);
         return Err(SpeakError::unfit(source, &what));
@@ -133,7 +133,7 @@ fn checked(
 }
 
 /// Sizes of a GPT by the shapes of its tensors; perceiver heads have the release's size.
-pub fn gpt_sizes_from_shapes(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
+pub fn gpt_sizes_from_shapes(found: &InferredGpt, tokenizer: &Tokenizer) -> GptSizes {
     let mut sizes =
         GptSizes::of(found.layers, found.dim, found.heads, found.text_tokens, found.audio_tokens - 2);
     sizes.max_text = found.text_positions - 2;

@@ -12,8 +12,8 @@ use myxtts_model::decoder::Decoder;
 use myxtts_model::presets::{Networks, Preset, TextIds};
 use myxtts_model::speaker::SpeakerEncoder;
 use myxtts_model::weights::folder::VOCABULARY;
-use myxtts_model::weights::tensors::Spec;
-use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
+use myxtts_model::weights::tensors::TensorSpec;
+use myxtts_model::weights::{ElementType, FolderWriter, ModelFolder, Part};
 use myxtts_model::{Declare, Gpt, Released, SamplingOptions};
 use myxtts_run::durable::OsDisk;
 use myxtts_speak::Synthesizer;
@@ -84,13 +84,13 @@ fn write(path: &Path, preset: Preset, codes: Option<usize>, louder: f32) -> Outc
     )?;
     let mut folder = FolderWriter::create(&OsDisk, path, false)?;
     for part in [Part::Gpt, Part::Decoder, Part::Speaker] {
-        let own: Vec<_> = released.iter().filter(|one| Part::of(&one.name) == Some(part)).collect();
-        let spec = |name: &str, shape: &[usize]| Spec {
+        let own: Vec<_> = released.iter().filter(|one| Part::of_tensor(&one.name) == Some(part)).collect();
+        let spec = |name: &str, shape: &[usize]| TensorSpec {
             name: name.to_owned(),
-            kind: Kind::F32,
+            kind: ElementType::F32,
             shape: shape.to_vec(),
         };
-        let mut specs: Vec<Spec> = own.iter().map(|one| spec(&one.name, &one.shape)).collect();
+        let mut specs: Vec<TensorSpec> = own.iter().map(|one| spec(&one.name, &one.shape)).collect();
         if part == Part::Gpt {
             specs.push(spec("mel_stats", &[80]));
         }

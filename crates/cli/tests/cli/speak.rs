@@ -70,7 +70,7 @@ fn mistakes_have_their_messages_and_exit_codes() {
         assert!(!at.path().join("out.wav").exists());
     };
     fails(&["Hello", "--voice", "ref.wav", "--model", "none"], 2, "no model folder none");
-    fails(&["Hello", "--voice", "ref.wav", "--model", "."], 65, "no model folder");
+    fails(&["Hello", "--voice", "ref.wav", "--model", "."], 65, "not a model folder");
     fails(&["Hello", "--voice", "none.wav"], 74, "none.wav");
     fails(&["Hello", "--voice", "text.wav"], 65, "text.wav");
     fails(&["Hello", "--voice", "silent.wav"], 65, "silent");

@@ -1,54 +1,54 @@
-//! The zip container of `torch.save`: stored entries only, found by name, never unpacked.
+//! The zip container of `torch.save`: stored entries only, located by name, never unpacked.
 //!
-//! A reader and writer of our own: what is needed is the place of each entry in a mapped file of gigabytes, and entries
-//! that begin at multiples of 64 bytes; a general zip library streams and copies, and brings decompressors that would
-//! only serve zip bombs.
+//! This is a custom reader and writer. Callers need the byte range of each entry in a memory-mapped file of gigabytes, and
+//! entries aligned to 64 bytes. A general zip library streams and copies, and brings decompressors that would only enable
+//! zip bombs.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use myxtts_run::durable::{DurableError, Writer};
 
-/// Entries of an archive at most; a trainer's checkpoint of the released size has some 3,000.
-const ENTRIES: u64 = 100_000;
+/// Maximum number of entries; a trainer checkpoint of the released size has about 3,000.
+const MAX_ENTRIES: u64 = 100_000;
 
-/// Where torch begins the content of an entry.
+/// Alignment of an entry's content in bytes, as torch writes it.
 const ALIGNMENT: u64 = 64;
 
-/// Why a container was refused.
+/// Error returned when a container is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ArchiveError {
-    #[error("it is no file of torch.save: there is no zip directory in it (was it downloaded completely?)")]
+    #[error("not a torch.save file: it has no zip directory (is the download complete?)")]
     NotAZip,
     #[error(
-        "it is in torch's format from before version 1.6; save it again with a newer torch: \
+        "the file is in the format of torch before 1.6; save it again with a newer torch:  \
          torch.save(torch.load(OLD, map_location=\"cpu\"), NEW)"
     )]
     Legacy,
-    #[error("its directory is damaged: {what}")]
+    #[error("the zip directory is damaged: {what}")]
     Damaged { what: &'static str },
-    #[error("the entry {name} is {what}; torch.save stores its entries as they are")]
+    #[error("the entry {name} is {what}; torch.save writes plain stored entries")]
     Entry { name: String, what: &'static str },
-    #[error("it has {count} entries, more than {ENTRIES}")]
+    #[error("the archive has {count} entries, more than the limit of {MAX_ENTRIES}")]
     TooMany { count: u64 },
-    #[error("it has no entry {name}")]
+    #[error("the archive has no entry {name}")]
     Missing { name: String },
 }
 
-/// Where the entries of an archive lie.
+/// Index of the entries of an archive.
 #[derive(Debug)]
 pub struct Archive {
     entries: HashMap<String, Entry>,
     folder: String,
 }
 
-/// An entry's content.
+/// Location and checksum of an entry's content.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Where its bytes lie in the file.
+    /// Byte range in the file.
     pub range: Range<usize>,
-    /// Checksum that the directory gives.
+    /// CRC-32 recorded in the directory.
     pub crc: u32,
 }
 
@@ -64,12 +64,12 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Before version 1.6, torch wrote pickles in a row, beginning with this number.
+/// Magic number of the format before torch 1.6, which is a sequence of pickles.
 const LEGACY: [u8; 14] = [0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
 
-const DAMAGED: ArchiveError = ArchiveError::Damaged { what: "it ends in the middle of something" };
+const DAMAGED: ArchiveError = ArchiveError::Damaged { what: "it is truncated" };
 
-/// The directory: where it lies and how many entries it names.
+/// Byte range of the directory and the number of entries it lists.
 fn directory(bytes: &[u8]) -> Result<(Range<usize>, u64), ArchiveError> {
     // The end record is followed by a comment of at most 65,535 bytes.
     let from = bytes.len().saturating_sub(22 + 0xffff);
@@ -87,18 +87,18 @@ fn directory(bytes: &[u8]) -> Result<(Range<usize>, u64), ArchiveError> {
             Some((u64_at(bytes, at + 32)?, u64_at(bytes, at + 40)?, u64_at(bytes, at + 48)?))
         })();
         (count, size, start) =
-            long.ok_or(ArchiveError::Damaged { what: "its 64-bit part is not where it says" })?;
+            long.ok_or(ArchiveError::Damaged { what: "its zip64 record is not at the stated position" })?;
     }
     let range =
         usize::try_from(start).ok().zip(start.checked_add(size).and_then(|end| usize::try_from(end).ok()));
     match range {
         Some((start, stop)) if stop <= end => Ok((start..stop, count)),
-        _ => Err(ArchiveError::Damaged { what: "it lies beyond the end of the file" }),
+        _ => Err(ArchiveError::Damaged { what: "it extends past the end of the file" }),
     }
 }
 
-/// What the directory says of one entry.
-struct Listed {
+/// Directory record of one entry.
+struct DirectoryRecord {
     name: String,
     header: u64,
     size: u64,
@@ -106,13 +106,13 @@ struct Listed {
     length: usize,
 }
 
-/// Reads one line of the directory.
-fn listed(bytes: &[u8]) -> Result<Listed, ArchiveError> {
+/// Parses one directory record.
+fn parse_record(bytes: &[u8]) -> Result<DirectoryRecord, ArchiveError> {
     if !bytes.starts_with(b"PK\x01\x02") {
-        return Err(ArchiveError::Damaged { what: "an entry does not begin as one" });
+        return Err(ArchiveError::Damaged { what: "an entry has no valid signature" });
     }
     let field =
-        |at: usize, wide: bool| if wide { u32_at(bytes, at) } else { u16_at(bytes, at) }.ok_or(DAMAGED);
+        |at: usize, is_wide: bool| if is_wide { u32_at(bytes, at) } else { u16_at(bytes, at) }.ok_or(DAMAGED);
     let (flags, method, crc) = (field(8, false)?, field(10, false)?, field(16, true)? as u32);
     let (mut packed, mut size, mut header) = (field(20, true)?, field(24, true)?, field(42, true)?);
     let (named, extra, comment) =
@@ -127,7 +127,7 @@ fn listed(bytes: &[u8]) -> Result<Listed, ArchiveError> {
     while let (Some(id), Some(long)) = (u16_at(extras, 0), u16_at(extras, 2)) {
         let body = extras.get(4..4 + long as usize).ok_or(DAMAGED)?;
         if id == 1 {
-            // Only those that did not fit are here, in this order.
+            // Contains only the fields that did not fit, in this order.
             let mut at = 0;
             for value in [&mut size, &mut packed, &mut header] {
                 if *value == 0xffff_ffff {
@@ -144,38 +144,40 @@ fn listed(bytes: &[u8]) -> Result<Listed, ArchiveError> {
     if method != 0 || packed != size {
         return Err(wrong("compressed"));
     }
-    Ok(Listed { name, header, size, crc, length })
+    Ok(DirectoryRecord { name, header, size, crc, length })
 }
 
 impl Archive {
-    /// Finds the entries of a file.
+    /// Reads the directory of a file.
     pub fn read(bytes: &[u8]) -> Result<Archive, ArchiveError> {
         if bytes.starts_with(&LEGACY) {
             return Err(ArchiveError::Legacy);
         }
         let (directory, count) = directory(bytes)?;
-        if count > ENTRIES {
+        if count > MAX_ENTRIES {
             return Err(ArchiveError::TooMany { count });
         }
         let limit = directory.start;
         let mut rest = &bytes[directory];
         let mut entries = HashMap::new();
         for _ in 0..count {
-            let Listed { name, header, size, crc, length } = listed(rest)?;
+            let DirectoryRecord { name, header, size, crc, length } = parse_record(rest)?;
             rest = &rest[length..];
             let range = content(bytes, header, size, limit);
-            let range =
-                range.ok_or_else(|| ArchiveError::Entry { name: name.clone(), what: "not where it says" })?;
+            let range = range.ok_or_else(|| ArchiveError::Entry {
+                name: name.clone(),
+                what: "not at the stated position",
+            })?;
             if entries.insert(name.clone(), Entry { range, crc }).is_some() {
-                return Err(ArchiveError::Entry { name, what: "there twice" });
+                return Err(ArchiveError::Entry { name, what: "present twice" });
             }
         }
         let mut places: Vec<(&Entry, &String)> = entries.iter().map(|(name, entry)| (entry, name)).collect();
         places.sort_by_key(|(entry, _)| (entry.range.start, entry.range.end));
         if let Some([_, (_, name)]) = places.array_windows().find(|[a, b]| a.0.range.end > b.0.range.start) {
-            return Err(ArchiveError::Entry { name: (*name).clone(), what: "lying over another" });
+            return Err(ArchiveError::Entry { name: (*name).clone(), what: "overlapping another" });
         }
-        // Everything lies in one folder, which has the name the file was saved under.
+        // All entries are in one folder, named after the file when it was saved.
         let pickles = entries.keys().filter_map(|name| name.strip_suffix("/data.pkl"));
         let mut folders: Vec<String> = pickles.map(str::to_owned).collect();
         match (folders.pop(), folders.is_empty()) {
@@ -184,13 +186,13 @@ impl Archive {
         }
     }
 
-    /// An entry under its name within the archive's folder: `data.pkl`, `data/0`.
+    /// Returns an entry by its name within the archive's folder: `data.pkl`, `data/0`.
     pub fn entry(&self, name: &str) -> Result<&Entry, ArchiveError> {
         let name = format!("{}/{name}", self.folder);
         self.entries.get(&name).ok_or(ArchiveError::Missing { name })
     }
 
-    /// Names of entries whose bytes are not those that were written.
+    /// Names of entries whose bytes do not match their checksum.
     pub fn damaged(&self, bytes: &[u8]) -> Vec<String> {
         let sound = |entry: &Entry| crc32fast::hash(&bytes[entry.range.clone()]) == entry.crc;
         let mut names: Vec<String> =
@@ -200,7 +202,7 @@ impl Archive {
     }
 }
 
-/// Where an entry's bytes lie, by its own header; none where that is not in front of the directory.
+/// Byte range of an entry's content, from its local header; `None` if it is not entirely before the directory.
 fn content(bytes: &[u8], header: u64, size: u64, limit: usize) -> Option<Range<usize>> {
     let header = usize::try_from(header).ok()?;
     let local = bytes.get(header..limit)?;
@@ -217,28 +219,35 @@ pub struct ArchiveWriter<'d> {
     at: u64,
     directory: Vec<u8>,
     count: u64,
-    /// Numbers from here on are written with 64 bits: what does not fit into 32, and in tests less.
-    wide: u64,
+    /// Values from here on are written as 64 bits: those that do not fit into 32; tests use a lower threshold.
+    zip64_threshold: u64,
 }
 
 impl<'d> ArchiveWriter<'d> {
-    /// An archive whose entries lie in `folder`.
+    /// Creates an archive whose entries are in `folder`.
     pub fn new(file: Writer<'d>, folder: &str) -> ArchiveWriter<'d> {
-        ArchiveWriter::with_wide(file, folder, 0xffff_ffff)
+        ArchiveWriter::with_zip64_threshold(file, folder, 0xffff_ffff)
     }
 
-    /// An archive that already writes numbers from `wide` on with 64 bits.
-    pub fn with_wide(file: Writer<'d>, folder: &str, wide: u64) -> ArchiveWriter<'d> {
-        ArchiveWriter { file, folder: folder.to_owned(), at: 0, directory: Vec::new(), count: 0, wide }
+    /// Creates an archive that writes values from `zip64_threshold` on as 64 bits.
+    pub fn with_zip64_threshold(file: Writer<'d>, folder: &str, zip64_threshold: u64) -> ArchiveWriter<'d> {
+        ArchiveWriter {
+            file,
+            folder: folder.to_owned(),
+            at: 0,
+            directory: Vec::new(),
+            count: 0,
+            zip64_threshold,
+        }
     }
 
-    /// Adds an entry of one piece.
+    /// Adds an entry.
     pub fn add(&mut self, name: &str, content: &[u8]) -> Result<(), DurableError> {
         let name = format!("{}/{name}", self.folder);
         let (size, crc) = (content.len() as u64, crc32fast::hash(content));
-        let wide_size = size >= self.wide;
-        let wide_at = self.at >= self.wide;
-        let short = |value: u64, wide: bool| if wide { u32::MAX } else { value as u32 }.to_le_bytes();
+        let wide_size = size >= self.zip64_threshold;
+        let wide_at = self.at >= self.zip64_threshold;
+        let short = |value: u64, is_wide: bool| if is_wide { u32::MAX } else { value as u32 }.to_le_bytes();
         let version: u16 = if wide_size || wide_at { 45 } else { 20 };
 
         let mut extra = Vec::new();
@@ -246,7 +255,7 @@ impl<'d> ArchiveWriter<'d> {
             extra.extend([1, 0, 16, 0]);
             extra.extend([size.to_le_bytes(), size.to_le_bytes()].concat());
         }
-        // "FB" is what torch pads with; four bytes of it are the least.
+        // torch pads with "FB"; the padding field has at least four bytes.
         let unpadded = self.at + 30 + (name.len() + extra.len()) as u64 + 4;
         let padding = (unpadded.next_multiple_of(ALIGNMENT) - unpadded) as u16;
         extra.extend(b"FB");
@@ -255,7 +264,7 @@ impl<'d> ArchiveWriter<'d> {
 
         let mut local = Vec::from(*b"PK\x03\x04");
         local.extend(version.to_le_bytes());
-        // Names are UTF-8 (bit 11); no compression; no time: the same model gives the same bytes.
+        // Names are UTF-8 (bit 11); no compression; no timestamp, so that the same model gives the same bytes.
         let middle = [&[0u8, 8, 0, 0, 0, 0, 0x21, 0][..], &crc.to_le_bytes()].concat();
         local.extend(&middle);
         local.extend([short(size, wide_size), short(size, wide_size)].concat());
@@ -292,12 +301,12 @@ impl<'d> ArchiveWriter<'d> {
         Ok(())
     }
 
-    /// Writes the directory and gives the file back, to be finished.
+    /// Writes the directory and returns the file, which the caller must finish.
     pub fn finish(mut self) -> Result<Writer<'d>, DurableError> {
         let (start, size, count) = (self.at, self.directory.len() as u64, self.count);
         let mut end = std::mem::take(&mut self.directory);
-        let wide = start >= self.wide || size >= self.wide || count >= 0xffff;
-        if wide {
+        let is_wide = start >= self.zip64_threshold || size >= self.zip64_threshold || count >= 0xffff;
+        if is_wide {
             let here = start + size;
             end.extend(b"PK\x06\x06");
             end.extend(44u64.to_le_bytes());
@@ -309,8 +318,8 @@ impl<'d> ArchiveWriter<'d> {
             end.extend(here.to_le_bytes());
             end.extend(1u32.to_le_bytes());
         }
-        let short = |value: u64| if wide { u32::MAX } else { value as u32 }.to_le_bytes();
-        let entries = if wide { u16::MAX } else { count as u16 }.to_le_bytes();
+        let short = |value: u64| if is_wide { u32::MAX } else { value as u32 }.to_le_bytes();
+        let entries = if is_wide { u16::MAX } else { count as u16 }.to_le_bytes();
         end.extend(b"PK\x05\x06\0\0\0\0");
         end.extend([entries, entries].concat());
         end.extend([short(size), short(start)].concat());

@@ -1,44 +1,44 @@
-//! Tensors of a release that nobody learns and that training here does not keep: how often a batch norm was updated, and
-//! what the speaker encoder's features are made with. Coqui's code asks for all of them.
+//! Non-trainable tensors of a release that training here does not store: update counts of batch norms, and constants of the
+//! speaker encoder's features. Coqui's code requires all of them.
 
-use super::Kind;
-use super::sizes::{FoundSpeaker, Shapes, Sizes};
+use super::ElementType;
+use super::sizes::{InferredSpeaker, Shapes, Sizes};
 
-/// Samples per second of the speaker encoder's sound.
+/// Sample rate of the speaker encoder's input in Hz.
 const RATE: f64 = 16_000.0;
-/// What is taken of a sample from the next.
+/// Pre-emphasis coefficient: the fraction of the previous sample that is subtracted.
 const PREEMPHASIS: f32 = 0.97;
 
-/// A tensor with its numbers.
+/// A tensor with its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
-    /// As released.
+    /// Name in the release.
     pub name: String,
-    /// Of which numbers.
-    pub kind: Kind,
-    /// Its shape.
+    /// Element type.
+    pub kind: ElementType,
+    /// Length of each dimension.
     pub shape: Vec<usize>,
     /// Little-endian, row-major.
     pub bytes: Vec<u8>,
 }
 
-/// Whether a tensor is one of these.
+/// Returns whether a tensor is one of these buffers.
 pub fn is_buffer(name: &str) -> bool {
     name.ends_with(".num_batches_tracked") || name.contains(".speaker_encoder.torch_spec.")
 }
 
-/// Those that a model with these tensors has not.
+/// Returns the buffers that are missing from a model with these tensors.
 pub fn missing(shapes: &Shapes) -> Vec<Buffer> {
-    let sizes = Sizes::of(shapes, None);
+    let sizes = Sizes::from_shapes(shapes, None);
     let absent =
         sizes.expected().into_iter().filter(|(name, _)| is_buffer(name) && !shapes.contains_key(name));
     absent
         .map(|(name, shape)| {
             let (kind, bytes) = match name.rsplit('.').next() {
-                Some("num_batches_tracked") => (Kind::I64, 0i64.to_le_bytes().to_vec()),
-                Some("filter") => (Kind::F32, bytes(&[-PREEMPHASIS, 1.0])),
-                Some("window") => (Kind::F32, bytes(&window(sizes.speaker.window))),
-                _ => (Kind::F32, bytes(&mel_filters(&sizes.speaker))),
+                Some("num_batches_tracked") => (ElementType::I64, 0i64.to_le_bytes().to_vec()),
+                Some("filter") => (ElementType::F32, bytes(&[-PREEMPHASIS, 1.0])),
+                Some("window") => (ElementType::F32, bytes(&window(sizes.speaker.window))),
+                _ => (ElementType::F32, bytes(&mel_filters(&sizes.speaker))),
             };
             Buffer { name, kind, shape, bytes }
         })
@@ -55,8 +55,8 @@ fn window(length: usize) -> Vec<f32> {
     (0..length).map(|n| (0.54 - 0.46 * (turn * n as f64).cos()) as f32).collect()
 }
 
-/// torchaudio's triangles on the mel scale of HTK, `[bins, mels]`, from 0 Hz to half the rate.
-fn mel_filters(sizes: &FoundSpeaker) -> Vec<f32> {
+/// torchaudio's triangular filters on the HTK mel scale, `[bins, mels]`, from 0 Hz to half the sample rate.
+fn mel_filters(sizes: &InferredSpeaker) -> Vec<f32> {
     let (bins, mels) = (sizes.bins, sizes.mels);
     let highest = 2595.0 * (1.0 + RATE / 2.0 / 700.0).log10();
     let corners: Vec<f64> = (0..mels + 2)

@@ -1,4 +1,4 @@
-//! What can be wrong with weight files.
+//! Errors of weight files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,69 +9,69 @@ use super::archive::ArchiveError;
 use super::expected::Mismatch;
 use super::pickle::PickleError;
 
-/// Reading or writing weights failed.
+/// Error of reading or writing weights.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
-    /// The system refused.
+    /// A file could not be opened or read.
     #[error("cannot read {}", path.display())]
     Io {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Underlying I/O error.
         #[source]
         source: std::io::Error,
     },
     /// Writing failed.
     #[error(transparent)]
     Write(#[from] DurableError),
-    /// The container of a `.pth` is not what torch writes.
+    /// The container of a `.pth` is not in torch's format.
     #[error("{}: {source}", path.display())]
     Archive {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason.
         #[source]
         source: ArchiveError,
     },
-    /// The pickle in a `.pth` is not what torch writes.
+    /// The pickle in a `.pth` is not in torch's format.
     #[error("{}: data.pkl: {source}", path.display())]
     Pickle {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Reason.
         #[source]
         source: PickleError,
     },
-    /// A file holds something else than it should.
+    /// The content of a file is not what is expected.
     #[error("{}: {what}", path.display())]
     Content {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// What was found and what to do.
         what: String,
     },
-    /// Tensors are missing, left over or of the wrong shape.
+    /// Tensors are missing, unexpected or of the wrong shape.
     #[error("{}: {mismatch}", path.display())]
     Mismatch {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// All of them.
+        /// All differences.
         mismatch: Box<Mismatch>,
     },
-    /// A model folder is not as it was written.
+    /// A model folder is corrupted.
     #[error("{} is damaged: {}", path.display(), findings.join("; "))]
     Damaged {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Every damage that was found.
+        /// All problems found.
         findings: Vec<String>,
     },
-    /// The folder to write to holds something already.
-    #[error("{} holds {found} already; --force replaces it", path.display())]
+    /// The output folder is not empty.
+    #[error("{} already contains {found}; --force replaces it", path.display())]
     Occupied {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// What is there.
+        /// What the folder contains.
         found: &'static str,
     },
 }
@@ -81,7 +81,7 @@ impl WeightsError {
         WeightsError::Content { path: path.to_owned(), what: what.into() }
     }
 
-    /// The exit code a command ends with.
+    /// Exit code of a command that fails with this error.
     pub fn exit(&self) -> Exit {
         match self {
             WeightsError::Io { .. } | WeightsError::Write(_) => Exit::Io,

@@ -1,25 +1,25 @@
-//! Which tensors a model of given sizes has, under the names and in the shapes of a release, and what a file has otherwise.
+//! The tensors that a model of given sizes has, with their release names and shapes, and the differences to a file.
 
 use std::collections::BTreeMap;
 
-use super::sizes::{FoundDecoder, FoundDvae, FoundGpt, FoundSpeaker, Shapes, Sizes};
+use super::sizes::{InferredDecoder, InferredDvae, InferredGpt, InferredSpeaker, Shapes, Sizes};
 
-/// Name and shape of a tensor that must be there.
+/// Name and shape of a required tensor.
 pub type Expected = (String, Vec<usize>);
 
-/// What a file has otherwise than it should.
+/// Differences between a file's tensors and the expected ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Not there.
+    /// Expected tensors that the file does not have.
     pub missing: Vec<Expected>,
-    /// There, but of no part of the model.
+    /// Tensors that belong to no part of the model.
     pub left_over: Vec<String>,
-    /// There in another shape: name, expected, found.
+    /// Tensors of another shape: name, expected, found.
     pub wrong_shape: Vec<(String, Vec<usize>, Vec<usize>)>,
 }
 
 impl Mismatch {
-    /// Compares what a file has with what it should have. Names that begin with one of `optional` may be there or not.
+    /// Compares the tensors of a file with the expected ones. Names that start with one of `optional` may be present or not.
     pub fn between(found: &Shapes, expected: &[Expected], optional: &[&str]) -> Mismatch {
         let wanted: BTreeMap<&str, &[usize]> =
             expected.iter().map(|(name, shape)| (name.as_str(), shape.as_slice())).collect();
@@ -42,14 +42,14 @@ impl Mismatch {
         mismatch
     }
 
-    /// Is everything as it should be?
+    /// Returns whether there are no differences.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.left_over.is_empty() && self.wrong_shape.is_empty()
     }
 }
 
-/// Names that are printed of each sort; the rest is counted.
-const PRINTED: usize = 12;
+/// Maximum number of names printed per category; the rest is counted.
+const MAX_PRINTED: usize = 12;
 
 impl std::fmt::Display for Mismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,7 +63,7 @@ impl std::fmt::Display for Mismatch {
         // Names come from the file: control characters must not reach a terminal.
         let left_over: Vec<String> =
             self.left_over.iter().map(|name| name.escape_debug().to_string()).collect();
-        write!(f, "these tensors do not make an XTTS model")?;
+        write!(f, "these tensors are not an XTTS model")?;
         for (what, names) in
             [("missing", &missing), ("of the wrong shape", &wrong), ("left over", &left_over)]
         {
@@ -71,22 +71,22 @@ impl std::fmt::Display for Mismatch {
                 continue;
             }
             write!(f, "\n  {} {what}:", names.len())?;
-            for name in names.iter().take(PRINTED) {
+            for name in names.iter().take(MAX_PRINTED) {
                 write!(f, "\n    {name}")?;
             }
-            if names.len() > PRINTED {
-                write!(f, "\n    ... and {} more", names.len() - PRINTED)?;
+            if names.len() > MAX_PRINTED {
+                write!(f, "\n    ... and {} more", names.len() - MAX_PRINTED)?;
             }
         }
         Ok(())
     }
 }
 
-/// Names that a file may have or not: what the DVAE's loss once counted.
+/// Prefixes of names that a file may or may not have: statistics of an old DVAE loss.
 pub const OPTIONAL: [&str; 1] = ["dvae.discrete_loss."];
 
 impl Sizes {
-    /// All tensors of a model, those of the DVAE under `dvae.`.
+    /// All tensors of a model; those of the DVAE have the prefix `dvae.`.
     pub fn expected(&self) -> Vec<Expected> {
         let mut list = List(Vec::new());
         list.add("mel_stats", &[self.gpt.mels]);
@@ -107,7 +107,7 @@ impl List {
         self.0.push((name.to_owned(), shape.to_vec()));
     }
 
-    /// `NAME.weight` of any shape and `NAME.bias` of `bias` numbers.
+    /// `NAME.weight` of any shape and `NAME.bias` with `bias` elements.
     fn affine(&mut self, name: &str, weight: &[usize], bias: usize) {
         self.add(&format!("{name}.weight"), weight);
         self.add(&format!("{name}.bias"), &[bias]);
@@ -124,7 +124,7 @@ impl List {
         self.add(&format!("{name}.num_batches_tracked"), &[]);
     }
 
-    /// A convolution whose weight is a length and a direction; the length is per index of the first dimension.
+    /// A weight-normalised convolution: magnitude and direction, with one magnitude per index of the first dimension.
     fn weight_normed(&mut self, name: &str, weight: [usize; 3], bias: usize) {
         self.add(&format!("{name}.parametrizations.weight.original0"), &[weight[0], 1, 1]);
         self.add(&format!("{name}.parametrizations.weight.original1"), &weight);
@@ -132,7 +132,7 @@ impl List {
     }
 }
 
-fn gpt(list: &mut List, s: &FoundGpt) {
+fn gpt(list: &mut List, s: &InferredGpt) {
     let dim = s.dim;
     list.affine("gpt.conditioning_encoder.init", &[dim, s.mels, 1], dim);
     for i in 0..s.conditioning_layers {
@@ -170,7 +170,7 @@ fn gpt(list: &mut List, s: &FoundGpt) {
     list.add("gpt.conditioning_perceiver.norm.gamma", &[dim]);
 }
 
-fn decoder(list: &mut List, s: &FoundDecoder) {
+fn decoder(list: &mut List, s: &InferredDecoder) {
     let at = |name: &str| format!("hifigan_decoder.waveform_decoder.{name}");
     list.affine(&at("conv_pre"), &[s.channels, s.input, 7], s.channels);
     let after = |stage: usize| s.channels.checked_shr(stage as u32 + 1).unwrap_or(0);
@@ -201,7 +201,7 @@ fn decoder(list: &mut List, s: &FoundDecoder) {
     }
 }
 
-fn speaker(list: &mut List, s: &FoundSpeaker) {
+fn speaker(list: &mut List, s: &InferredSpeaker) {
     let at = |name: &str| format!("hifigan_decoder.speaker_encoder.{name}");
     let first = s.filters.first().copied().unwrap_or(0);
     list.affine(&at("conv1"), &[first, 1, 3, 3], first);
@@ -217,7 +217,7 @@ fn speaker(list: &mut List, s: &FoundSpeaker) {
             let squeezed = channels / s.reduction.max(1);
             list.affine(&format!("{block}.se.fc.0"), &[squeezed, channels], squeezed);
             list.affine(&format!("{block}.se.fc.2"), &[channels, squeezed], channels);
-            // The first block of every layer but the first halves the length; its way around does too.
+            // The first block of every layer but the first halves the length, and so does its shortcut.
             if j == 0 && i > 0 {
                 list.add(&format!("{block}.downsample.0.weight"), &[channels, before, 1, 1]);
                 list.batch_norm(&format!("{block}.downsample.1"), channels);
@@ -234,7 +234,7 @@ fn speaker(list: &mut List, s: &FoundSpeaker) {
     list.add(&at("torch_spec.1.mel_scale.fb"), &[s.bins, s.mels]);
 }
 
-fn dvae(list: &mut List, s: &FoundDvae) {
+fn dvae(list: &mut List, s: &InferredDvae) {
     let channels =
         |layer: usize| s.hidden.saturating_mul(1usize.checked_shl(layer as u32).unwrap_or(usize::MAX));
     let inner = channels(s.layers.saturating_sub(1));

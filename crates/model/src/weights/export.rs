@@ -1,4 +1,4 @@
-//! A model folder becomes the files of an XTTS-v2 release, which Coqui's own code loads.
+//! Converts a model folder to the files of an XTTS-v2 release, which Coqui's own code can load.
 
 use std::path::Path;
 
@@ -14,21 +14,21 @@ use super::sizes::{Shapes, Sizes};
 use super::tensors::View;
 use super::{WeightsError, python_json};
 
-/// What an export did.
+/// Result of an export.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ExportReport {
-    /// Files that were written.
+    /// Names of the files written.
     pub files: Vec<String>,
-    /// Tensors in `model.pth`.
+    /// Number of tensors in `model.pth`.
     pub tensors: usize,
-    /// What a person should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
 /// Files that an export may write.
 const FILES: [&str; 6] = ["model.pth", "dvae.pth", "mel_stats.pth", "speakers_xtts.pth", VOCABULARY, CONFIG];
 
-/// Writes a release: `model.pth`, and whatever else the folder has for.
+/// Writes a release: `model.pth`, and the other files for which the folder has content.
 pub fn export(
     folder: &ModelFolder,
     disk: &dyn Disk,
@@ -41,7 +41,7 @@ pub fn export(
     let parts = [Part::Gpt, Part::Decoder, Part::Speaker];
     for part in parts {
         if folder.part(part).is_none() {
-            let what = format!("it has no {}: a release needs one", part.file());
+            let what = format!("it has no {}, which a release needs", part.file());
             return Err(WeightsError::content(folder.path(), what));
         }
     }
@@ -64,7 +64,7 @@ pub fn export(
 
     let dvae: Vec<(&str, View)> = tensors(folder, Part::Dvae)
         .into_iter()
-        // Coqui's code takes no tensor that it does not know.
+        // Coqui's code rejects tensors that it does not know.
         .filter(|(name, _)| ![TOKEN_HEAD_WEIGHT, TOKEN_HEAD_BIAS].contains(name))
         .map(|(name, view)| (name.strip_prefix("dvae.").unwrap_or(name), view))
         .collect();
@@ -102,7 +102,7 @@ fn write_dict(pickle: &mut PickleWriter, tensors: &[(&str, View)]) {
     pickle.end_dict();
 }
 
-/// Writes a file as `torch.save` does: the pickle, then the numbers of each tensor in turn.
+/// Writes a file like `torch.save`: the pickle, then the data of each tensor in order.
 fn write_file(
     disk: &dyn Disk,
     folder: &Path,
@@ -122,7 +122,7 @@ fn write_file(
         archive.add(&format!("data/{i}"), view.bytes)?;
     }
     archive.add("version", b"3\n")?;
-    // Torch asks for forty digits that tell files apart.
+    // torch expects a 40-digit serialisation id.
     let id: String = blake3::hash(&pickle).as_bytes().iter().map(|byte| format!("{byte:03}")).collect();
     archive.add(".data/serialization_id", &id.as_bytes()[..40])?;
     archive.finish()?.finish()?.publish(&path)?;
@@ -143,7 +143,7 @@ fn write_voices(
     for name in voices {
         let Some((latents, vector)) = folder.voice(name) else {
             let what = format!(
-                "the manifest names the voice {name:?}, but {} has not its tensors",
+                "the manifest lists the voice {name:?}, but {} does not have its tensors",
                 Part::Voices.file()
             );
             return Err(WeightsError::content(folder.path(), what));
@@ -160,7 +160,7 @@ fn write_voices(
     write_file(disk, output, "speakers_xtts.pth", pickle, &tensors, report)
 }
 
-/// The vocabulary as it came; the configuration too, but for sizes that have changed since.
+/// Copies the vocabulary, and the configuration with its sizes updated where they have changed.
 fn write_texts(
     folder: &ModelFolder,
     disk: &dyn Disk,
@@ -173,7 +173,7 @@ fn write_texts(
             report.files.push(VOCABULARY.to_owned());
         }
         None => {
-            report.notes.push("there is no vocabulary: put the vocab.json of the model beside it".to_owned())
+            report.notes.push("there is no vocabulary: put the vocab.json of the model next to it".to_owned())
         }
     }
     let sizes = arguments(folder)?;
@@ -199,9 +199,9 @@ fn write_texts(
     Ok(())
 }
 
-/// What Coqui's configuration has to say of a model's sizes.
+/// Sizes of a model under the names of Coqui's configuration.
 fn arguments(folder: &ModelFolder) -> Result<Vec<(&'static str, usize)>, WeightsError> {
-    // By the tensors: the manifest of a trained model says its sizes in other words than that of an imported one.
+    // From the tensors: the manifests of trained and imported models describe sizes in different formats.
     let mut shapes = Shapes::new();
     for part in [Part::Gpt, Part::Decoder, Part::Speaker, Part::Dvae] {
         let Some(file) = folder.part(part) else { continue };
@@ -209,7 +209,8 @@ fn arguments(folder: &ModelFolder) -> Result<Vec<(&'static str, usize)>, Weights
             .extend(file.names().filter_map(|name| Some((name.to_owned(), file.get(name)?.shape.to_vec()))));
     }
     let heads = folder.manifest().parts.get("gpt").and_then(|gpt| gpt.get("heads")).and_then(Json::as_u64);
-    let Sizes { gpt, decoder, .. } = Sizes::of(&shapes, heads.and_then(|heads| usize::try_from(heads).ok()));
+    let Sizes { gpt, decoder, .. } =
+        Sizes::from_shapes(&shapes, heads.and_then(|heads| usize::try_from(heads).ok()));
     Ok(vec![
         ("gpt_layers", gpt.layers),
         ("gpt_n_model_channels", gpt.dim),
@@ -225,7 +226,7 @@ fn arguments(folder: &ModelFolder) -> Result<Vec<(&'static str, usize)>, Weights
     ])
 }
 
-/// Puts sizes into a configuration; was anything other?
+/// Writes sizes into a configuration; returns whether any of them changed.
 fn update(config: &mut Json, sizes: &[(&str, usize)]) -> bool {
     let mut changed = false;
     if let Some(arguments) = config.get_mut("model_args").and_then(Json::as_object_mut) {

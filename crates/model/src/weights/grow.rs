@@ -1,13 +1,13 @@
-//! Tables grow with a vocabulary: old rows stay, bit for bit, and new ones look like them.
+//! Extends the tables of a model for a larger vocabulary: old rows stay bit for bit, and new rows get matching statistics.
 //!
-//! New rows are drawn with the mean and the variance that the old ones have in each channel. (Coqui draws them with
-//! variance one, many times that of trained rows, and puts a copy of the last old row last.)
+//! New rows are sampled with the mean and variance of the old ones in each channel. (Coqui samples them with variance one,
+//! many times that of trained rows, and puts a copy of the last old row last.)
 
 use myxtts_run::seed::Seed;
 
 use super::{ModelFolder, WeightsError};
 
-/// The tensors that have a row for each text token.
+/// Tensors that have one row per text token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextTables {
     /// `gpt.text_embedding.weight`, `[tokens, dim]`.
@@ -18,21 +18,21 @@ pub struct TextTables {
     pub bias: Vec<f32>,
 }
 
-/// The names of those tensors.
+/// Names of those tensors.
 pub const TEXT_TABLES: [&str; 3] =
     ["gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias"];
 
-/// One of [`TEXT_TABLES`], `name`, with `tokens` rows; `old` has whole rows, and no more than that.
+/// Extends `name`, one of [`TEXT_TABLES`], to `tokens` rows. `old` contains whole rows, at most `tokens` of them.
 pub fn grow_table(name: &str, old: &[f32], width: usize, tokens: usize, seed: u64) -> Vec<f32> {
     grow(old, width, tokens, Seed::new(seed).derive("new text tokens").derive(name))
 }
 
-/// A model's text tables with `tokens` rows. Fewer than it has are refused: an id that is in use would lose its row.
+/// Returns a model's text tables extended to `tokens` rows. Shrinking is an error: an id in use would lose its row.
 pub fn grow_text(folder: &ModelFolder, tokens: usize, seed: u64) -> Result<TextTables, WeightsError> {
     let [name, head, bias] = TEXT_TABLES;
     let shape = folder.tensor(name).map(|view| view.shape.to_vec());
     let Some(&[rows, dim]) = shape.as_deref() else {
-        return Err(WeightsError::content(folder.path(), format!("{name} is no table")));
+        return Err(WeightsError::content(folder.path(), format!("{name} is not a table")));
     };
     if tokens < rows {
         let what = format!("its vocabulary has {rows} tokens; it cannot shrink to {tokens}");
@@ -41,14 +41,14 @@ pub fn grow_text(folder: &ModelFolder, tokens: usize, seed: u64) -> Result<TextT
     let grown = |name: &str, width: usize| {
         let old = folder.numbers(name)?;
         if old.len() != rows * width {
-            return Err(WeightsError::content(folder.path(), format!("{name} has not {rows} rows")));
+            return Err(WeightsError::content(folder.path(), format!("{name} does not have {rows} rows")));
         }
         Ok(grow_table(name, &old, width, tokens, seed))
     };
     Ok(TextTables { embedding: grown(name, dim)?, head: grown(head, dim)?, bias: grown(bias, 1)? })
 }
 
-/// A table of `width` channels with `rows` rows, the first of them `old`.
+/// Extends a table of `width` channels to `rows` rows, starting with `old`.
 pub fn grow(old: &[f32], width: usize, rows: usize, seed: Seed) -> Vec<f32> {
     assert!(width > 0 && old.len().is_multiple_of(width), "whole rows");
     let before = old.len() / width;
@@ -68,15 +68,15 @@ pub fn grow(old: &[f32], width: usize, rows: usize, seed: Seed) -> Vec<f32> {
     let mut table = Vec::with_capacity(rows * width);
     table.extend_from_slice(old);
     for row in before..rows {
-        // By the row's number: a table that grows twice is the one that grew once.
+        // Seeded by the row number: growing twice gives the same table as growing once.
         let stream = seed.with(row as u64);
         table.extend((0..width).map(|c| (mean[c] + deviation[c] * normal(stream, c as u64)) as f32));
     }
     table
 }
 
-/// A number of mean 0 and variance 1, almost normal: the sum of twelve uniform ones. No logarithm or cosine, which differ
-/// between machines in the last bit.
+/// Approximately normal number of mean 0 and variance 1: the sum of twelve uniform ones. Avoids logarithm and cosine, whose
+/// last bit differs between machines.
 fn normal(stream: Seed, position: u64) -> f64 {
     (0..12).map(|i| stream.unit(position * 12 + i)).sum::<f64>() - 6.0
 }

@@ -1,8 +1,8 @@
-//! Coqui's files become a model folder.
+//! Converts Coqui's files to a model folder.
 //!
-//! Two layouts of `model.pth`: the release's (`{"model": {"gpt...": ...}}`) and the trainer's (`xtts.` in front of every
-//! name, the DVAE beside it, the optimizer's state, a pickled configuration). Every name is accounted for: taken, known and
-//! dropped, or an error.
+//! There are two layouts of `model.pth`: the release's (`{"model": {"gpt...": ...}}`) and the trainer's (prefix `xtts.` on
+//! every name, the DVAE included, the optimizer state, a pickled configuration). Every name is accounted for: imported,
+//! known and dropped, or an error.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,17 +14,19 @@ use serde_json::Value as Json;
 
 use super::buffers::is_buffer;
 use super::expected::{Expected, Mismatch, OPTIONAL};
-use super::folder::{CONFIG, FolderWriter, Manifest, Part, SMALL, TEXT, VOCABULARY, read_small};
+use super::folder::{
+    CONFIG, FolderWriter, MAX_JSON_BYTES, MAX_TEXT_BYTES, Manifest, Part, VOCABULARY, read_small,
+};
 use super::pickle::{TensorRef, Value};
 use super::pth::TorchFile;
 use super::sizes::{Shapes, Sizes};
-use super::tensors::Spec;
-use super::{Kind, WeightsError, python_json};
+use super::tensors::TensorSpec;
+use super::{ElementType, WeightsError, python_json};
 
-/// The files of a model; only the first must be there.
+/// Files of a model; only `model` is required.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// `model.pth`, or a checkpoint of the trainer.
+    /// `model.pth`, or a trainer checkpoint.
     pub model: PathBuf,
     /// `dvae.pth`.
     pub dvae: Option<PathBuf>,
@@ -36,98 +38,99 @@ pub struct Sources {
     pub config: Option<PathBuf>,
     /// `speakers_xtts.pth`.
     pub voices: Option<PathBuf>,
-    /// Take files whose checksums are wrong: torch can be told to write none.
+    /// Accept files with wrong checksums: torch can be configured to write none.
     pub unchecked: bool,
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImportReport {
-    /// How large the model is.
+    /// Sizes of the model.
     pub sizes: Sizes,
-    /// Tensors that were written.
+    /// Number of tensors written.
     pub tensors: usize,
-    /// Numbers in them.
+    /// Total number of elements in them.
     pub numbers: u64,
-    /// Tensors that are known and of no use.
+    /// KnownCall tensors that were dropped because they are not needed.
     pub dropped: Vec<String>,
     /// Names of the voices.
     pub voices: Vec<String>,
-    /// What a person should know.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
-/// A tensor and the file it lies in.
-struct Found<'f> {
+/// A tensor and the file that contains it.
+struct SourceTensor<'f> {
     file: &'f TorchFile,
     tensor: TensorRef,
 }
 
-/// The tensors of a model under their release names, and what was left behind.
+/// Tensors of a model under their release names, and the names that were dropped or unexpected.
 #[derive(Default)]
-struct Gathered<'f> {
-    tensors: BTreeMap<String, Found<'f>>,
+struct CollectedTensors<'f> {
+    tensors: BTreeMap<String, SourceTensor<'f>>,
     dropped: Vec<String>,
     left_over: Vec<String>,
 }
 
-/// What becomes of a name.
+/// How a name in the file is handled.
 #[derive(Debug, PartialEq, Eq)]
-enum Naming {
+enum NameMapping {
     Take(String),
     Drop,
 }
 
-/// A release's name for a name of either layout. Weight norm has two spellings; one is older.
-fn naming(name: &str, trainer: bool) -> Naming {
+/// Maps a name of either layout to the release's. Weight norm has two spellings, one of them older.
+fn map_name(name: &str, trainer: bool) -> NameMapping {
     let name = if trainer { name.strip_prefix("xtts.").unwrap_or(name) } else { name };
     let within = name.strip_prefix("gpt.gpt.h.").and_then(|rest| rest.split_once('.')).map(|(_, rest)| rest);
-    // Copies made for inference, a table GPT-2 has and XTTS does not use, masks of old versions of it, mel filters.
+    // Not needed: copies made for inference, a GPT-2 table that XTTS does not use, causal masks of old versions, mel
+    // filters.
     let useless = name.starts_with("torch_mel_spectrogram_")
         || name.starts_with("gpt.gpt_inference.")
         || name == "gpt.gpt.wte.weight"
         || matches!(within, Some("attn.bias" | "attn.masked_bias"));
     if useless {
-        return Naming::Drop;
+        return NameMapping::Drop;
     }
     for (old, new) in [(".weight_g", "original0"), (".weight_v", "original1")] {
         if let Some(stem) = name.strip_suffix(old) {
-            return Naming::Take(format!("{stem}.parametrizations.weight.{new}"));
+            return NameMapping::Take(format!("{stem}.parametrizations.weight.{new}"));
         }
     }
-    Naming::Take(name.to_owned())
+    NameMapping::Take(name.to_owned())
 }
 
-/// Names in a dict of tensors or voices at most, and bytes of a name. A pickle can refer to one thing a million times: what
-/// is cheap there must not become a million copies here.
-const NAMES: usize = 1 << 16;
-const NAME: usize = 256;
+/// Maximum number of names in a dict of tensors or voices, and maximum length of a name in bytes. A pickle can refer to one
+/// value a million times: what is cheap there must not become a million copies here.
+const MAX_NAMES: usize = 1 << 16;
+const MAX_NAME_BYTES: usize = 256;
 
-/// The dict of tensors in what was saved: under `model`, or the whole.
+/// Returns the dict of tensors: the value under `model`, or the whole.
 fn state_dict<'p>(root: Value<'p>, path: &Path) -> Result<Value<'p>, WeightsError> {
     let state = root.get("model").unwrap_or(root);
     if !state.is_dict() {
-        let what = format!("it holds {} where the tensors should be", state.describe());
+        let what = format!("found {} where the tensors should be", state.describe());
         return Err(WeightsError::content(path, what));
     }
     let count = state.entries().count();
-    if count > NAMES {
+    if count > MAX_NAMES {
         return Err(WeightsError::content(
             path,
-            format!("it has {count} names; no model has more than {NAMES}"),
+            format!("it has {count} names, more than the limit of {MAX_NAMES}"),
         ));
     }
     Ok(state)
 }
 
-impl<'f> Gathered<'f> {
-    /// Adds the tensors of a file, `prefix` in front of their names.
+impl<'f> CollectedTensors<'f> {
+    /// Adds the tensors of a file, with `prefix` before their names.
     fn add(&mut self, file: &'f TorchFile, state: Value, prefix: &str) -> Result<(), WeightsError> {
         let trainer =
             state.entries().any(|(key, _)| key.as_str().is_some_and(|key| key.starts_with("xtts.")));
         for (key, value) in state.entries() {
             let name = match key.as_str() {
-                Some(name) if name.len() <= NAME => format!("{prefix}{name}"),
+                Some(name) if name.len() <= MAX_NAME_BYTES => format!("{prefix}{name}"),
                 Some(name) => {
                     self.left_over.push(format!("a name of {} bytes", name.len()));
                     continue;
@@ -137,12 +140,12 @@ impl<'f> Gathered<'f> {
                     continue;
                 }
             };
-            match (naming(&name, trainer), value.as_tensor()) {
-                (Naming::Drop, _) => self.dropped.push(name),
-                (Naming::Take(_), None) => self.left_over.push(format!("{name} ({})", value.describe())),
-                (Naming::Take(release), Some(tensor)) => {
+            match (map_name(&name, trainer), value.as_tensor()) {
+                (NameMapping::Drop, _) => self.dropped.push(name),
+                (NameMapping::Take(_), None) => self.left_over.push(format!("{name} ({})", value.describe())),
+                (NameMapping::Take(release), Some(tensor)) => {
                     file.check(tensor)?;
-                    let found = Found { file, tensor: tensor.clone() };
+                    let found = SourceTensor { file, tensor: tensor.clone() };
                     if self.tensors.insert(release.clone(), found).is_some() {
                         self.left_over.push(format!("{name} (a second {release})"));
                     }
@@ -157,7 +160,7 @@ impl<'f> Gathered<'f> {
     }
 }
 
-/// Opens a `.pth`, and makes sure of its bytes.
+/// Opens a `.pth` and verifies its checksums.
 fn open(path: &Path, unchecked: bool) -> Result<TorchFile, WeightsError> {
     let file = TorchFile::open(path)?;
     let damaged = if unchecked { Vec::new() } else { file.damaged() };
@@ -166,32 +169,32 @@ fn open(path: &Path, unchecked: bool) -> Result<TorchFile, WeightsError> {
     }
     let first: Vec<&str> = damaged.iter().take(5).map(String::as_str).collect();
     let what = format!(
-        "{} of its entries are not as they were written ({}): get the file again, or take it as it is with --unchecked",
+        "{} of its entries do not match their checksums ({}): download the file again, or accept it with --unchecked",
         damaged.len(),
         first.join(", ")
     );
     Err(WeightsError::content(path, what))
 }
 
-/// A configuration: a file of JSON, or an object pickled beside the weights.
-enum Configured<'a> {
+/// A configuration: a JSON file, or an object pickled together with the weights.
+enum Configuration<'a> {
     Json(&'a Json),
     Pickled(Value<'a>),
 }
 
-impl Configured<'_> {
-    /// A size of the model.
+impl Configuration<'_> {
+    /// A size of the model by its name in `model_args`.
     fn size(&self, name: &str) -> Option<usize> {
         let size = match self {
-            Configured::Json(config) => config.get("model_args")?.get(name)?.as_i64()?,
-            Configured::Pickled(root) => {
+            Configuration::Json(config) => config.get("model_args")?.get(name)?.as_i64()?,
+            Configuration::Pickled(root) => {
                 root.attribute("config")?.attribute("model_args")?.attribute(name)?.as_int()?
             }
         };
         usize::try_from(size).ok()
     }
 
-    /// Where it says otherwise than the tensors, which are right.
+    /// Differences to the tensors, which take precedence.
     fn differences(&self, sizes: &Sizes) -> Vec<String> {
         let gpt = &sizes.gpt;
         let pairs = [
@@ -208,7 +211,7 @@ impl Configured<'_> {
         differing
             .filter(|(_, size, configured)| size != configured)
             .map(|(name, size, configured)| {
-                format!("the configuration's {name} is {configured}; the tensors have {size}, which is taken")
+                format!("{name} is {configured} in the configuration but {size} in the tensors; using {size}")
             })
             .collect()
     }
@@ -224,7 +227,7 @@ pub fn import(
     import_expecting(sources, disk, output, replace, &Sizes::expected)
 }
 
-/// [`import`] with the list of tensors of the caller's choice.
+/// [`import`] with a custom list of expected tensors.
 pub fn import_expecting(
     sources: &Sources,
     disk: &dyn Disk,
@@ -241,38 +244,38 @@ pub fn import_expecting(
 
     let pickle = file.pickle()?;
     let mut notes = Vec::new();
-    let mut gathered = Gathered::default();
+    let mut gathered = CollectedTensors::default();
     gathered.add(&file, state_dict(pickle.root(), &sources.model)?, "")?;
     if let Some(dvae) = &dvae {
         let before = gathered.tensors.len();
         gathered.tensors.retain(|name, _| !name.starts_with("dvae."));
         if gathered.tensors.len() < before {
-            notes.push(format!("the DVAE is that of {}, not of the checkpoint", dvae.path().display()));
+            notes.push(format!("using the DVAE of {} instead of the checkpoint's", dvae.path().display()));
         }
         gathered.add(dvae, state_dict(dvae.pickle()?.root(), dvae.path())?, "dvae.")?;
     }
     if let Some(stats) = &mel_stats {
         let pickle = stats.pickle()?;
         let tensor = pickle.root().as_tensor().cloned();
-        let what = || format!("it holds {}, not a tensor", pickle.root().describe());
+        let what = || format!("expected a tensor, found {}", pickle.root().describe());
         let tensor = tensor.ok_or_else(|| WeightsError::content(stats.path(), what()))?;
         stats.check(&tensor)?;
-        gathered.tensors.insert("mel_stats".to_owned(), Found { file: stats, tensor });
+        gathered.tensors.insert("mel_stats".to_owned(), SourceTensor { file: stats, tensor });
     }
 
     let configured = match &config {
-        Some((_, json)) => Configured::Json(json),
-        None => Configured::Pickled(pickle.root()),
+        Some((_, json)) => Configuration::Json(json),
+        None => Configuration::Pickled(pickle.root()),
     };
     let shapes = gathered.shapes();
     let heads = configured.size("gpt_n_heads");
-    let sizes = Sizes::of(&shapes, heads);
+    let sizes = Sizes::from_shapes(&shapes, heads);
     let mut mismatch = Mismatch::between(&shapes, &expected(&sizes), &OPTIONAL);
-    // They are no weights: an export makes them again.
+    // Buffers are not weights: an export recomputes them.
     mismatch.missing.retain(|(name, _)| !is_buffer(name));
     mismatch.left_over.append(&mut gathered.left_over);
-    // A name of no part could not be written anywhere, whatever the caller expected.
-    mismatch.left_over.extend(shapes.keys().filter(|name| Part::of(name).is_none()).cloned());
+    // A name of no part could not be written anywhere, whatever the caller expects.
+    mismatch.left_over.extend(shapes.keys().filter(|name| Part::of_tensor(name).is_none()).cloned());
     mismatch.left_over.sort();
     mismatch.left_over.dedup();
     if !mismatch.is_empty() {
@@ -289,10 +292,10 @@ pub fn import_expecting(
     let mut writer = FolderWriter::create(disk, output, replace)?;
     describe(writer.manifest(), sources, &sizes, &voices);
     for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
-        let mine = gathered.tensors.iter().filter(|(name, _)| Part::of(name) == Some(part));
+        let mine = gathered.tensors.iter().filter(|(name, _)| Part::of_tensor(name) == Some(part));
         write_part(&mut writer, part, mine.map(|(name, found)| (name.clone(), found)).collect())?;
     }
-    let named: Vec<(String, &Found)> =
+    let named: Vec<(String, &SourceTensor)> =
         voices.iter().enumerate().flat_map(|(i, voice)| voice.tensors(i)).collect();
     write_part(&mut writer, Part::Voices, named)?;
     if let Some(bytes) = &vocabulary {
@@ -314,7 +317,7 @@ pub fn import_expecting(
     })
 }
 
-/// Heads divide the channels, and a guess is said to be one.
+/// Checks that the heads divide the channels, and adds a note if their number is a guess.
 fn check_heads(
     sizes: &Sizes,
     configured: Option<usize>,
@@ -323,20 +326,21 @@ fn check_heads(
 ) -> Result<(), WeightsError> {
     let (dim, heads) = (sizes.gpt.dim, sizes.gpt.heads);
     if heads == 0 || !dim.is_multiple_of(heads) {
-        let what = format!("{heads} heads cannot share {dim} channels; give the configuration with --config");
+        let what =
+            format!("{heads} heads do not divide {dim} channels; pass the configuration with --config");
         return Err(WeightsError::content(path, what));
     }
     if configured.is_none() {
         notes.push(format!(
-            "no configuration says how many heads there are: {heads} are assumed, of {} channels each",
+            "no configuration gives the number of heads: assuming {heads} of {} channels each",
             dim / heads
         ));
     }
     Ok(())
 }
 
-/// Tensors may share numbers, but a small file that claims to be a large model is a trap for the disk.
-fn check_volume(gathered: &Gathered, path: &Path) -> Result<(), WeightsError> {
+/// Tensors may share data, but a small file that claims to be a large model would fill the disk.
+fn check_volume(gathered: &CollectedTensors, path: &Path) -> Result<(), WeightsError> {
     let mut claimed: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
     for found in gathered.tensors.values() {
         let bytes = found.tensor.count().saturating_mul(found.tensor.storage.kind.size());
@@ -345,7 +349,7 @@ fn check_volume(gathered: &Gathered, path: &Path) -> Result<(), WeightsError> {
     }
     match claimed.values().find(|(bytes, size)| *bytes > size.saturating_mul(2)) {
         Some((bytes, size)) => {
-            let what = format!("its tensors claim {bytes} bytes, but it has only {size}");
+            let what = format!("its tensors claim {bytes} bytes, but the file has only {size}");
             Err(WeightsError::content(path, what))
         }
         None => Ok(()),
@@ -368,15 +372,15 @@ fn describe(manifest: &mut Manifest, sources: &Sources, sizes: &Sizes, voices: &
 fn write_part(
     writer: &mut FolderWriter,
     part: Part,
-    tensors: Vec<(String, &Found)>,
+    tensors: Vec<(String, &SourceTensor)>,
 ) -> Result<(), WeightsError> {
     if tensors.is_empty() {
         return Ok(());
     }
-    let ours = |kind: Kind| if kind.is_float() { Kind::F32 } else { kind };
-    let specs: Vec<Spec> = tensors
+    let ours = |kind: ElementType| if kind.is_float() { ElementType::F32 } else { kind };
+    let specs: Vec<TensorSpec> = tensors
         .iter()
-        .map(|(name, found)| Spec {
+        .map(|(name, found)| TensorSpec {
             name: name.clone(),
             kind: ours(found.tensor.storage.kind),
             shape: found.tensor.shape.clone(),
@@ -384,7 +388,7 @@ fn write_part(
         .collect();
     writer.tensors(part, &specs, &mut |i| {
         let found = tensors[i].1;
-        let (_, bytes) = found.file.read_ours(&found.tensor)?;
+        let (_, bytes) = found.file.read_converted(&found.tensor)?;
         Ok::<Cow<[u8]>, _>(bytes)
     })
 }
@@ -392,12 +396,12 @@ fn write_part(
 /// A named voice.
 struct Voice<'f> {
     name: String,
-    latents: Found<'f>,
-    vector: Found<'f>,
+    latents: SourceTensor<'f>,
+    vector: SourceTensor<'f>,
 }
 
 impl Voice<'_> {
-    fn tensors(&self, number: usize) -> [(String, &Found<'_>); 2] {
+    fn tensors(&self, number: usize) -> [(String, &SourceTensor<'_>); 2] {
         [
             (format!("{number}.gpt_cond_latent"), &self.latents),
             (format!("{number}.speaker_embedding"), &self.vector),
@@ -405,15 +409,15 @@ impl Voice<'_> {
     }
 }
 
-/// The voices of `speakers_xtts.pth`; all that are not of this model are named.
+/// Reads the voices of `speakers_xtts.pth`. The error lists all voices that do not fit this model.
 fn read_voices<'f>(file: &'f TorchFile, sizes: &Sizes) -> Result<Vec<Voice<'f>>, WeightsError> {
     let pickle = file.pickle()?;
     let mut voices: Vec<Voice> = Vec::new();
     let mut known = BTreeSet::new();
     let mut wrong = Vec::new();
     for (key, value) in state_dict(pickle.root(), file.path())?.entries() {
-        let name = key.as_str().filter(|name| name.len() <= NAME).unwrap_or_default();
-        // A voice has two entries. One with many could be looked through many times.
+        let name = key.as_str().filter(|name| name.len() <= MAX_NAME_BYTES).unwrap_or_default();
+        // A voice has two entries. Each lookup is linear, so dicts with many entries are rejected.
         let small = value.entries().count() <= 16;
         let tensor = |field: &str, shape: &[usize]| {
             let value = small.then_some(value)?;
@@ -425,7 +429,7 @@ fn read_voices<'f>(file: &'f TorchFile, sizes: &Sizes) -> Result<Vec<Voice<'f>>,
             (Some(latents), Some(vector)) if !name.is_empty() && known.insert(name) => {
                 file.check(latents)?;
                 file.check(vector)?;
-                let of = |tensor: &TensorRef| Found { file, tensor: tensor.clone() };
+                let of = |tensor: &TensorRef| SourceTensor { file, tensor: tensor.clone() };
                 voices.push(Voice { name: name.to_owned(), latents: of(latents), vector: of(vector) });
             }
             _ => wrong.push(format!("{name:?}")),
@@ -436,7 +440,7 @@ fn read_voices<'f>(file: &'f TorchFile, sizes: &Sizes) -> Result<Vec<Voice<'f>>,
     }
     wrong.truncate(20);
     let what = format!(
-        "these are no voices of this model (gpt_cond_latent [1, {}, {}] and speaker_embedding [1, {}, 1]): {}",
+        "these voices do not fit this model (gpt_cond_latent [1, {}, {}] and speaker_embedding [1, {}, 1]): {}",
         sizes.gpt.latents,
         sizes.gpt.dim,
         sizes.decoder.speaker,
@@ -446,26 +450,26 @@ fn read_voices<'f>(file: &'f TorchFile, sizes: &Sizes) -> Result<Vec<Voice<'f>>,
 }
 
 fn read_config(path: &Path) -> Result<(Vec<u8>, Json), WeightsError> {
-    let bytes = read_small(path, SMALL)?;
+    let bytes = read_small(path, MAX_JSON_BYTES)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| WeightsError::content(path, "it is not UTF-8"))?;
     let json = python_json::parse(text).map_err(|error| {
-        WeightsError::content(path, format!("it is not JSON, as Python writes it or other: {error}"))
+        WeightsError::content(path, format!("not valid JSON, neither strict nor Python's dialect: {error}"))
     })?;
     Ok((bytes, json))
 }
 
 fn read_vocabulary(path: &Path) -> Result<Vec<u8>, WeightsError> {
-    let bytes = read_small(path, TEXT)?;
-    serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|error| {
-        WeightsError::content(path, format!("it is no vocabulary: it is not JSON: {error}"))
-    })?;
+    let bytes = read_small(path, MAX_TEXT_BYTES)?;
+    serde_json::from_slice::<serde::de::IgnoredAny>(&bytes)
+        .map_err(|error| WeightsError::content(path, format!("not a vocabulary: not valid JSON: {error}")))?;
     Ok(bytes)
 }
 
-/// A vocabulary of another size is another model's: its tokens would mean other rows, or none.
+/// Rejects a vocabulary whose size differs from the text table: it belongs to another model, and its ids would address other
+/// rows or none.
 fn check_vocabulary(path: &Path, bytes: &[u8], rows: usize) -> Result<(), WeightsError> {
     let json: Json = serde_json::from_slice(bytes)
-        .map_err(|error| WeightsError::content(path, format!("it is no vocabulary: {error}")))?;
+        .map_err(|error| WeightsError::content(path, format!("not a vocabulary: {error}")))?;
     let pieces = json.pointer("/model/vocab").and_then(Json::as_object);
     let added = json.get("added_tokens").and_then(Json::as_array);
     let ids = pieces.into_iter().flat_map(|pieces| pieces.values().filter_map(Json::as_u64));
@@ -475,7 +479,7 @@ fn check_vocabulary(path: &Path, bytes: &[u8], rows: usize) -> Result<(), Weight
         return Ok(());
     }
     let what = format!(
-        "it has {tokens} tokens, and the model's text table {rows} rows: it is of another model; name that of this one with --vocab"
+        "it has {tokens} tokens, but the model's text table has {rows} rows: it belongs to another model; pass the right one with --vocab"
     );
     Err(WeightsError::content(path, what))
 }
@@ -486,11 +490,11 @@ mod tests {
 
     #[test]
     fn names_of_both_layouts_and_both_spellings_become_the_releases() {
-        let take = |name: &str| Naming::Take(name.to_owned());
-        assert_eq!(naming("xtts.gpt.gpt.ln_f.bias", true), take("gpt.gpt.ln_f.bias"));
-        assert_eq!(naming("dvae.encoder.5.bias", true), take("dvae.encoder.5.bias"));
+        let take = |name: &str| NameMapping::Take(name.to_owned());
+        assert_eq!(map_name("xtts.gpt.gpt.ln_f.bias", true), take("gpt.gpt.ln_f.bias"));
+        assert_eq!(map_name("dvae.encoder.5.bias", true), take("dvae.encoder.5.bias"));
         assert_eq!(
-            naming("hifigan_decoder.waveform_decoder.ups.0.weight_g", false),
+            map_name("hifigan_decoder.waveform_decoder.ups.0.weight_g", false),
             take("hifigan_decoder.waveform_decoder.ups.0.parametrizations.weight.original0")
         );
         for useless in [
@@ -500,9 +504,9 @@ mod tests {
             "gpt.gpt.h.3.attn.masked_bias",
             "torch_mel_spectrogram_dvae.mel_stft.mel_scale.fb",
         ] {
-            assert_eq!(naming(useless, true), Naming::Drop, "{useless}");
+            assert_eq!(map_name(useless, true), NameMapping::Drop, "{useless}");
         }
-        // A bias of the product is no mask.
-        assert_eq!(naming("gpt.gpt.h.3.attn.c_attn.bias", false), take("gpt.gpt.h.3.attn.c_attn.bias"));
+        // The bias of the projection is not a mask.
+        assert_eq!(map_name("gpt.gpt.h.3.attn.c_attn.bias", false), take("gpt.gpt.h.3.attn.c_attn.bias"));
     }
 }

@@ -1,4 +1,4 @@
-//! A file in memory, without its bytes being read before they are needed.
+//! Memory-mapped files: bytes are read only when they are needed.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use myxtts_run::regular_file;
 
 use super::WeightsError;
 
-/// Maps a file; an empty one too, which the system alone would not. One that is cut short while it is read ends the program
-/// with its name: that is the price of not copying gigabytes.
+/// Maps a file, also an empty one, which the system call rejects. If the file is truncated while mapped, the program exits
+/// with an error that names it: the price of not copying gigabytes.
 pub fn map(path: &Path) -> Result<MappedFile, WeightsError> {
     let at = |source| WeightsError::Io { path: path.to_owned(), source };
     let file = regular_file::open(path).map_err(at)?;

@@ -1,8 +1,9 @@
-//! Weight files: those of Coqui's releases and trainer ([`pth`], read without running anything in them), and our model
+//! Weight files: those of Coqui's releases and trainer ([`pth`], parsed without executing anything in them), and our model
 //! folder of safetensors ([`folder`]).
 //!
-//! `model.pth` -> [`pth`] (an [`archive`] around a [`pickle`]) -> [`import`] (names and shapes against [`expected`] of the
-//! [`sizes`]) -> [`folder`] (its manifest's [`claims`] checked by whoever makes a network of it) -> [`export`] -> `model.pth`. [`mod@grow`] makes room for new text tokens on the way.
+//! `model.pth` -> [`pth`] (an [`archive`] around a [`pickle`]) -> [`import`] (names and shapes checked against [`expected`]
+//! for the [`sizes`]) -> [`folder`] (its manifest's [`claims`] are checked before a network is built) -> [`export`] ->
+//! `model.pth`. [`mod@grow`] adds rows for new text tokens.
 
 pub mod archive;
 pub mod buffers;
@@ -18,14 +19,14 @@ pub mod python_json;
 pub mod sizes;
 pub mod tensors;
 
+mod element_type;
 mod error;
-mod kind;
-mod machine;
 mod map;
+mod pickle_machine;
 mod pickle_writer;
 
+pub use element_type::ElementType;
 pub use error::WeightsError;
 pub use expected::{Expected, Mismatch};
 pub use folder::{FolderWriter, Manifest, ModelFolder, Part, Reading};
-pub use kind::Kind;
 pub use sizes::Sizes;

@@ -1,57 +1,57 @@
-//! A pickle machine that runs nothing: it only builds values.
+//! A pickle interpreter that executes nothing: it only builds values.
 //!
-//! Protocols 2 to 5. Tensors, their storages and `OrderedDict` have a meaning; every other class or function is a name,
-//! and what would be a call is an inert [`Node::Object`] with its arguments beside it.
+//! Supports protocols 2 to 5. Tensors, their storages and `OrderedDict` are interpreted; every other class or function is
+//! only a name, and a call becomes an inert [`Node::Object`] with its arguments.
 //!
-//! Values lie in one arena and name each other by number. So a cycle is no more than two numbers, nesting of any depth
-//! costs no stack, neither here nor when it is dropped, and the number of nodes is the memory there is.
+//! Values are stored in one arena and refer to each other by index. A cycle is therefore only two indices, nesting of any
+//! depth uses no call stack, neither here nor on drop, and the number of nodes bounds the memory.
 
 use std::ops::Range;
 
-use super::kind::Kind;
+use super::ElementType;
 
-/// What a pickle may cost. No file of a real model comes near any of these.
+/// Resource limits of a pickle. No file of a real model comes near any of these.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of the pickle.
+    /// Size of the pickle in bytes.
     pub bytes: usize,
-    /// Instructions that are run.
+    /// Number of instructions executed.
     pub steps: usize,
-    /// Values that are built.
+    /// Number of values built.
     pub nodes: usize,
-    /// Values on the stack at a time, and numbers in the memo.
+    /// Number of values on the stack at a time, and of memo entries.
     pub stack: usize,
-    /// Tensors and storages among them, which take the most.
+    /// Number of tensors and storages among the values; they are the largest.
     pub tensors: usize,
-    /// Dimensions of a tensor.
+    /// Number of dimensions of a tensor.
     pub rank: usize,
 }
 
-/// What is allowed: at most some 200 MB and well below two seconds, whatever the file says.
+/// Default limits: at most about 200 MB and well below two seconds for any input.
 pub const LIMITS: Limits =
     Limits { bytes: 32 << 20, steps: 4 << 20, nodes: 1 << 20, stack: 1 << 20, tensors: 1 << 17, rank: 8 };
 
-/// Why a pickle was refused.
+/// Error returned when a pickle is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PickleError {
-    #[error("it ends in the middle of something, at byte {at}")]
+    #[error("the pickle is truncated at byte {at}")]
     Truncated { at: usize },
-    #[error("it does not begin as a pickle of protocol 2 to 5")]
+    #[error("not a pickle of protocol 2 to 5")]
     NotAPickle,
-    #[error("the instruction {code:#04x} at byte {at} is none that torch writes")]
+    #[error("the instruction {code:#04x} at byte {at} is not one that torch writes")]
     Instruction { code: u8, at: usize },
     #[error("the stack is empty or has no mark where byte {at} needs one")]
     Stack { at: usize },
-    #[error("memo entry {index}, asked for at byte {at}, was never stored")]
+    #[error("memo entry {index}, read at byte {at}, was never stored")]
     Memo { index: u64, at: usize },
     #[error("{what} at byte {at}")]
     Malformed { what: &'static str, at: usize },
-    #[error("it has more {what} than {limit}; no model does")]
+    #[error("the pickle has more than {limit} {what}, which no model has")]
     TooLarge { what: &'static str, limit: usize },
 }
 
-/// The number of a value in its pickle.
+/// Index of a value in its pickle.
 pub type Id = u32;
 
 /// A value.
@@ -61,17 +61,17 @@ pub enum Node {
     None,
     Bool(bool),
     Int(i64),
-    /// An integer of more than 64 bits: only the place of its bytes is kept.
+    /// An integer of more than 64 bits: only the range of its bytes is stored.
     Long(Range<u32>),
     Float(f64),
     Bytes(Range<u32>),
-    /// Checked to be UTF-8. Longer texts than any name are [`Node::Bytes`].
+    /// Valid UTF-8. Texts longer than any name are [`Node::Bytes`].
     Str(Range<u32>),
     List(Vec<Id>),
     Tuple(Vec<Id>),
     Dict(Vec<(Id, Id)>),
     Set(Vec<Id>),
-    /// The name of a class or function; nothing is looked up.
+    /// Name of a class or function; it is never looked up.
     Global {
         module: Range<u32>,
         name: Range<u32>,
@@ -81,50 +81,50 @@ pub enum Node {
     Tensor(Box<TensorRef>),
 }
 
-/// What would have been a call.
+/// A call that is not executed.
 #[derive(Debug)]
 pub struct Object {
-    /// What would be called.
+    /// The callable.
     pub class: Id,
-    /// With what: usually a tuple.
+    /// Its arguments, usually a tuple.
     pub args: Id,
-    /// What it would be told of its state afterwards.
+    /// State that would be set afterwards; `None` if there is none.
     pub state: Option<Id>,
-    /// What would be put into it: pairs as for a dict, the first member `None` where it was appended.
+    /// Items that would be added: pairs as in a dict; the key is `None` for an appended item.
     pub items: Vec<(Option<Id>, Id)>,
 }
 
-/// Numbers that lie elsewhere in the file.
+/// Reference to tensor data elsewhere in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageRef {
-    /// The entry that holds them: `data/KEY`.
+    /// Name of the entry that contains the data: `data/KEY`.
     pub key: String,
-    /// Of which kind they are.
-    pub kind: Kind,
-    /// How many there are, as the pickle says.
+    /// Element type.
+    pub kind: ElementType,
+    /// Number of elements according to the pickle.
     pub count: usize,
 }
 
-/// A view into a storage. Within its bounds, by what the pickle says of the storage.
+/// A view into a storage, within the bounds that the pickle states for the storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorRef {
-    /// Where its numbers lie.
+    /// Storage with the data.
     pub storage: StorageRef,
-    /// Number of the first.
+    /// Index of the first element in the storage.
     pub offset: usize,
     /// Length of each dimension.
     pub shape: Vec<usize>,
-    /// Numbers from one index of a dimension to the next.
+    /// Distance in elements between consecutive indices of each dimension.
     pub strides: Vec<usize>,
 }
 
 impl TensorRef {
-    /// How many numbers it has.
+    /// Number of elements.
     pub fn count(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Do its numbers lie in row-major order without gaps?
+    /// Returns whether the elements are in row-major order without gaps.
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1usize;
         self.shape.iter().zip(&self.strides).rev().all(|(&length, &stride)| {
@@ -143,7 +143,7 @@ pub struct Pickle<'b> {
     root: Id,
 }
 
-/// One value of a pickle, to look around from.
+/// A value of a pickle together with the pickle, for navigation.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'p> {
     pickle: &'p Pickle<'p>,
@@ -153,36 +153,36 @@ pub struct Value<'p> {
 impl<'b> Pickle<'b> {
     /// Builds the values of a pickle.
     pub fn parse(bytes: &'b [u8]) -> Result<Pickle<'b>, PickleError> {
-        Pickle::parse_within(bytes, &LIMITS)
+        Pickle::parse_with_limits(bytes, &LIMITS)
     }
 
     /// [`Self::parse`] with other limits.
-    pub fn parse_within(bytes: &'b [u8], limits: &Limits) -> Result<Pickle<'b>, PickleError> {
+    pub fn parse_with_limits(bytes: &'b [u8], limits: &Limits) -> Result<Pickle<'b>, PickleError> {
         let limit = limits.bytes.min(u32::MAX as usize);
         if bytes.len() > limit {
             return Err(PickleError::TooLarge { what: "bytes", limit });
         }
-        super::machine::run(bytes, limits).map(|(nodes, root)| Pickle { bytes, nodes, root })
+        super::pickle_machine::run(bytes, limits).map(|(nodes, root)| Pickle { bytes, nodes, root })
     }
 
-    /// The value that was pickled.
+    /// The pickled value.
     pub fn root(&self) -> Value<'_> {
         Value { pickle: self, id: self.root }
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// There is always at least one.
+    /// Always false: there is at least one value.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 }
 
 impl<'p> Value<'p> {
-    /// What it is.
+    /// The node of this value.
     pub fn node(self) -> &'p Node {
         &self.pickle.nodes[self.id as usize]
     }
@@ -195,7 +195,7 @@ impl<'p> Value<'p> {
         &self.pickle.bytes[range.start as usize..range.end as usize]
     }
 
-    /// A string's text.
+    /// Text of a string; `None` for other values.
     pub fn as_str(self) -> Option<&'p str> {
         match self.node() {
             Node::Str(range) => std::str::from_utf8(self.slice(range)).ok(),
@@ -207,7 +207,7 @@ impl<'p> Value<'p> {
         matches!(self.node(), Node::Str(range) if self.slice(range) == text.as_bytes())
     }
 
-    /// An integer.
+    /// An integer; `None` for other values.
     pub fn as_int(self) -> Option<i64> {
         match self.node() {
             Node::Int(value) => Some(*value),
@@ -215,7 +215,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// A tensor.
+    /// A tensor; `None` for other values.
     pub fn as_tensor(self) -> Option<&'p TensorRef> {
         match self.node() {
             Node::Tensor(tensor) => Some(tensor),
@@ -223,7 +223,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// Members of a list, tuple or set.
+    /// Members of a list, tuple or set; empty for other values.
     pub fn members(self) -> Vec<Value<'p>> {
         match self.node() {
             Node::List(ids) | Node::Tuple(ids) | Node::Set(ids) => {
@@ -233,7 +233,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// Is it a dict?
+    /// Returns whether this is a dict.
     pub fn is_dict(self) -> bool {
         matches!(self.node(), Node::Dict(_))
     }
@@ -247,12 +247,12 @@ impl<'p> Value<'p> {
         pairs.iter().map(move |&(key, value)| (self.of(key), self.of(value)))
     }
 
-    /// A dict's value under a string; the last one, as Python would have it.
+    /// Returns a dict's value for a string key; the last one if there are several, as in Python.
     pub fn get(self, key: &str) -> Option<Value<'p>> {
         self.entries().filter(|(k, _)| k.is_text(key)).last().map(|(_, value)| value)
     }
 
-    /// A dict's value, or what an object would have as its attribute.
+    /// Returns a dict's value, or the attribute that an object would have.
     pub fn attribute(self, name: &str) -> Option<Value<'p>> {
         match self.node() {
             Node::Object(object) => object.state.and_then(|state| self.of(state).get(name)),
@@ -260,7 +260,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// `module.name` of what an object would be made by.
+    /// `module.name` of an object's class.
     pub fn class(self) -> Option<String> {
         let named = match self.node() {
             Node::Object(object) => self.of(object.class),
@@ -275,7 +275,7 @@ impl<'p> Value<'p> {
         }
     }
 
-    /// What a value is, in a word for people.
+    /// Short description of the value for messages.
     pub fn describe(self) -> String {
         match self.node() {
             Node::None => "None".to_owned(),

@@ -1,20 +1,20 @@
-//! Pickles that `torch.load(weights_only=True)` reads: dicts, strings and tensors, protocol 2.
+//! Writes pickles that `torch.load(weights_only=True)` reads: dicts, strings and tensors, protocol 2.
 
-use super::Kind;
+use super::ElementType;
 
-/// A pickle on its way.
+/// A pickle being written.
 pub struct PickleWriter {
     out: Vec<u8>,
     storages: usize,
 }
 
 impl PickleWriter {
-    /// An empty one.
+    /// Creates an empty pickle.
     pub fn new() -> PickleWriter {
         PickleWriter { out: vec![0x80, 2], storages: 0 }
     }
 
-    /// A string.
+    /// Writes a string.
     pub fn text(&mut self, text: &str) {
         self.out.push(b'X');
         self.out.extend((text.len() as u32).to_le_bytes());
@@ -41,7 +41,7 @@ impl PickleWriter {
         self.out.push(b't');
     }
 
-    /// Begins a dict; keys and values follow in turn.
+    /// Starts a dict; keys and values follow alternately.
     pub fn begin_dict(&mut self) {
         self.out.extend(b"}(");
     }
@@ -51,8 +51,8 @@ impl PickleWriter {
         self.out.push(b'u');
     }
 
-    /// A tensor whose numbers are the next storage: `data/0`, `data/1`, ...
-    pub fn tensor(&mut self, kind: Kind, shape: &[usize]) {
+    /// Writes a tensor whose data is the next storage: `data/0`, `data/1`, ...
+    pub fn tensor(&mut self, kind: ElementType, shape: &[usize]) {
         let key = self.storages.to_string();
         self.storages += 1;
         self.out.extend(b"ctorch._utils\n_rebuild_tensor_v2\n((");
@@ -68,12 +68,12 @@ impl PickleWriter {
             strides[d - 1] = strides[d].saturating_mul(shape[d].max(1));
         }
         self.tuple(&strides);
-        // requires_grad, no hooks
+        // requires_grad = False, no hooks.
         self.out.push(0x89);
         self.out.extend(b"ccollections\nOrderedDict\n)RtR");
     }
 
-    /// The pickle of the one value that was written.
+    /// Returns the pickle of the one value that was written.
     pub fn finish(mut self) -> Vec<u8> {
         self.out.push(b'.');
         self.out

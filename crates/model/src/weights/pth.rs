@@ -1,4 +1,4 @@
-//! A file of `torch.save`: a pickle whose tensors lie beside it in an archive, read when they are asked for.
+//! Files of `torch.save`: a pickle whose tensors are stored in the same archive and read on request.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use myxtts_run::mmap::MappedFile;
 use super::archive::{Archive, ArchiveError};
 use super::map::map;
 use super::pickle::{Pickle, TensorRef};
-use super::{Kind, WeightsError};
+use super::{ElementType, WeightsError};
 
 /// An opened `.pth`.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct TorchFile {
 }
 
 impl TorchFile {
-    /// Opens a file and finds its entries; no tensor is read.
+    /// Opens a file and locates its entries; no tensor is read.
     pub fn open(path: &Path) -> Result<TorchFile, WeightsError> {
         let map = map(path)?;
         let at = |source| WeightsError::Archive { path: path.to_owned(), source };
@@ -29,30 +29,30 @@ impl TorchFile {
         {
             return Err(WeightsError::content(
                 path,
-                "its numbers are not little-endian; save it again on an ordinary machine",
+                "its data is not little-endian; save it again on an x86-64 or ARM machine",
             ));
         }
         Ok(TorchFile { path: path.to_owned(), map, archive })
     }
 
-    /// Where it lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub fn size(&self) -> usize {
         self.map.len()
     }
 
-    /// What was saved.
+    /// Parses the saved value.
     pub fn pickle(&self) -> Result<Pickle<'_>, WeightsError> {
         let entry = self.archive.entry("data.pkl").map_err(|source| self.broken(source))?;
         Pickle::parse(&self.map[entry.range.clone()])
             .map_err(|source| WeightsError::Pickle { path: self.path.clone(), source })
     }
 
-    /// Names of entries whose checksum is not that of their bytes. Reads the whole file.
+    /// Names of entries whose bytes do not match their checksum. Reads the whole file.
     pub fn damaged(&self) -> Vec<String> {
         self.archive.damaged(&self.map)
     }
@@ -61,14 +61,14 @@ impl TorchFile {
         WeightsError::Archive { path: self.path.clone(), source }
     }
 
-    /// The bytes of a tensor's storage, once it is sure that all of the tensor lies in them.
+    /// Bytes of a tensor's storage, after checking that they contain the whole tensor.
     fn storage(&self, tensor: &TensorRef) -> Result<&[u8], WeightsError> {
         let storage = &tensor.storage;
         let name = format!("data/{}", storage.key);
         let bytes = &self.map[self.archive.entry(&name).map_err(|source| self.broken(source))?.range.clone()];
         if storage.count.checked_mul(storage.kind.size()) != Some(bytes.len()) {
             let what = format!(
-                "the entry {name} has {} bytes, not the {} numbers of {:?} that its tensor claims",
+                "the entry {name} has {} bytes, but its tensor claims {} elements of {:?}",
                 bytes.len(),
                 storage.count,
                 storage.kind
@@ -78,17 +78,17 @@ impl TorchFile {
         Ok(bytes)
     }
 
-    /// Is all of a tensor in the file? Costs nothing.
+    /// Checks that the file contains all of a tensor, without reading it.
     pub fn check(&self, tensor: &TensorRef) -> Result<(), WeightsError> {
         self.storage(tensor).map(|_| ())
     }
 
-    /// A tensor's numbers in row-major order, as little-endian bytes of its own kind.
+    /// Data of a tensor in row-major order, as little-endian bytes of its own element type.
     pub fn read(&self, tensor: &TensorRef) -> Result<Cow<'_, [u8]>, WeightsError> {
         let bytes = self.storage(tensor)?;
         let size = tensor.storage.kind.size();
         let count = tensor.count();
-        // The pickle was refused if a tensor went beyond what its storage is said to hold, and `storage` if that was a lie.
+        // In bounds: parsing rejects tensors that exceed the stated size of their storage, and `storage` checks that size.
         if tensor.is_contiguous() {
             let start = if count == 0 { 0 } else { tensor.offset * size };
             return Ok(Cow::Borrowed(&bytes[start..start + count * size]));
@@ -111,14 +111,14 @@ impl TorchFile {
         Ok(Cow::Owned(out))
     }
 
-    /// A tensor as our folder has it: floating-point numbers as f32, whole ones as they are.
-    pub fn read_ours(&self, tensor: &TensorRef) -> Result<(Kind, Cow<'_, [u8]>), WeightsError> {
+    /// Data of a tensor as a model folder stores it: floating-point numbers as f32, integers unchanged.
+    pub fn read_converted(&self, tensor: &TensorRef) -> Result<(ElementType, Cow<'_, [u8]>), WeightsError> {
         let bytes = self.read(tensor)?;
         match tensor.storage.kind {
-            Kind::F32 => Ok((Kind::F32, bytes)),
+            ElementType::F32 => Ok((ElementType::F32, bytes)),
             kind => match kind.to_f32(&bytes) {
                 Some(numbers) => {
-                    Ok((Kind::F32, Cow::Owned(numbers.iter().flat_map(|n| n.to_le_bytes()).collect())))
+                    Ok((ElementType::F32, Cow::Owned(numbers.iter().flat_map(|n| n.to_le_bytes()).collect())))
                 }
                 None => Ok((kind, bytes)),
             },

@@ -1,16 +1,16 @@
-//! JSON as Python writes it: with bare `Infinity`, `-Infinity` and `NaN`, which JSON does not have and Coqui's
-//! configurations do.
+//! JSON as Python writes it: with bare `Infinity`, `-Infinity` and `NaN`, which JSON does not allow but Coqui's
+//! configurations contain.
 
 use serde_json::Value;
 
-/// What stands for a bare word while the rest is ordinary JSON. Private use, so that no real string is one.
+/// Marks a string that replaces a bare word. A private-use character, so that no real string starts with it.
 const MARK: char = '\u{f8ff}';
 
 const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
-/// Reads JSON with bare words; each becomes a string that [`write()`] turns back.
+/// Parses JSON with bare words; each becomes a string that [`write()`] converts back.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    // Strict first: almost every file is, and its errors have the right column.
+    // Strict first: almost every file is valid JSON, and the error positions are then right.
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
     }
@@ -38,7 +38,7 @@ fn quote(text: &str) -> String {
     out
 }
 
-/// Where the string that `text` begins with ends.
+/// Byte offset of the end of the string that starts `text`.
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -52,7 +52,7 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// Writes what [`parse`] read, bare words bare again.
+/// Writes a value of [`parse`], restoring bare words.
 pub fn write(value: &Value) -> String {
     let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
     for word in WORDS {

@@ -1,123 +1,123 @@
-//! How large a model is: everything that the names and shapes of its tensors follow from.
+//! Sizes of a model, from which the names and shapes of all its tensors follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Names and shapes, as a file has them.
+/// Names and shapes of a file's tensors.
 pub type Shapes = BTreeMap<String, Vec<usize>>;
 
-/// All parts of a model, as found in a file or expected of one.
+/// Sizes of all parts of a model, as inferred from a file or expected of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// The language model with its conditioning.
-    pub gpt: FoundGpt,
+    pub gpt: InferredGpt,
     /// The waveform decoder.
-    pub decoder: FoundDecoder,
+    pub decoder: InferredDecoder,
     /// The speaker encoder.
-    pub speaker: FoundSpeaker,
-    /// The audio tokeniser, where there is one: a release has it in a file of its own, and speaking does not need it.
-    pub dvae: Option<FoundDvae>,
+    pub speaker: InferredSpeaker,
+    /// The audio tokeniser; `None` if absent. A release has it in a separate file, and synthesis does not need it.
+    pub dvae: Option<InferredDvae>,
 }
 
-/// The language model as the shapes in a file tell it: what every tensor of it should be. They do not tell all that
-/// [`GptSizes`](crate::GptSizes), by which one is made, has to know.
+/// Sizes of the language model as inferred from shapes; they determine the shape of each of its tensors. Building a network
+/// needs more than shapes reveal: see [`GptSizes`](crate::GptSizes).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundGpt {
-    /// Blocks.
+pub struct InferredGpt {
+    /// Number of blocks.
     pub layers: usize,
-    /// Channels.
+    /// Hidden channels.
     pub dim: usize,
-    /// Heads; no shape tells them.
+    /// Attention heads; cannot be inferred from shapes.
     pub heads: usize,
-    /// Channels within a block's second half.
+    /// Channels inside the feed-forward half of a block.
     pub inner: usize,
-    /// Rows of the text table.
+    /// Rows of the text embedding.
     pub text_tokens: usize,
-    /// Rows of the table of audio codes, its start and stop included.
+    /// Rows of the audio code embedding, including START and STOP.
     pub audio_tokens: usize,
-    /// Rows of the table of text positions.
+    /// Rows of the text position table.
     pub text_positions: usize,
-    /// Rows of the table of audio positions.
+    /// Rows of the audio position table.
     pub audio_positions: usize,
-    /// Bands of the mels that condition it.
+    /// Mel bands of the conditioning input.
     pub mels: usize,
     /// Attention blocks of the conditioning encoder.
     pub conditioning_layers: usize,
-    /// Vectors the resampler gives.
+    /// Number of output vectors of the resampler.
     pub latents: usize,
     /// Blocks of the resampler.
     pub resampler_layers: usize,
-    /// Channels of its heads together.
+    /// Channels of all resampler heads together.
     pub resampler_inner: usize,
-    /// Channels between its two feed-forward layers.
+    /// Channels between the resampler's two feed-forward layers.
     pub resampler_hidden: usize,
 }
 
-/// The waveform decoder, as shapes tell it.
+/// Sizes of the waveform decoder as inferred from shapes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundDecoder {
-    /// Channels it is given.
+pub struct InferredDecoder {
+    /// Input channels.
     pub input: usize,
-    /// Channels before the first upsampling; halved by each.
+    /// Channels before the first upsampling; each upsampling halves them.
     pub channels: usize,
-    /// Length of a speaker's vector.
+    /// Length of a speaker vector.
     pub speaker: usize,
-    /// Taps of each upsampling. Each goes up by half its taps.
+    /// Kernel size of each upsampling; the upsampling factor is half of it.
     pub upsample_kernels: Vec<usize>,
-    /// Taps of the residual blocks after each upsampling.
+    /// Kernel sizes of the residual blocks after each upsampling.
     pub block_kernels: Vec<usize>,
     /// Pairs of convolutions in a residual block; their dilations are 1, 3, 5, ...
     pub dilations: usize,
 }
 
-/// The speaker encoder, as shapes tell it.
+/// Sizes of the speaker encoder as inferred from shapes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundSpeaker {
+pub struct InferredSpeaker {
     /// Channels of each layer.
     pub filters: Vec<usize>,
     /// Blocks of each layer.
     pub blocks: Vec<usize>,
-    /// Channels that a squeeze leaves: one in so many.
+    /// Factor by which squeeze-and-excitation reduces the channels.
     pub reduction: usize,
     /// Channels of the pooling's attention.
     pub attention: usize,
-    /// Channels that the pooling gets: those of the last layer for each band that is left.
+    /// Input channels of the pooling: those of the last layer times the remaining mel bands.
     pub pooled: usize,
-    /// Length of a speaker's vector.
+    /// Length of a speaker vector.
     pub projection: usize,
-    /// Bands of its mels.
+    /// Mel bands.
     pub mels: usize,
-    /// Bins of its spectra.
+    /// Frequency bins of the spectrum.
     pub bins: usize,
-    /// Samples of its window.
+    /// Window length in samples.
     pub window: usize,
 }
 
-/// The audio tokeniser, as shapes tell it.
+/// Sizes of the audio tokeniser as inferred from shapes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundDvae {
-    /// Bands of its mels.
+pub struct InferredDvae {
+    /// Mel bands.
     pub mels: usize,
-    /// Channels after its first layer; each further one doubles them.
+    /// Channels after the first layer; each further layer doubles them.
     pub hidden: usize,
     /// Layers that halve the length.
     pub layers: usize,
-    /// Taps.
+    /// Kernel size.
     pub kernel: usize,
     /// Residual blocks.
     pub blocks: usize,
-    /// Channels of a code's vector.
+    /// Channels of a code vector.
     pub codebook: usize,
-    /// Codes.
+    /// Number of codes.
     pub tokens: usize,
 }
 
 impl Sizes {
-    /// The released XTTS-v2 (2.0.3).
+    /// Sizes of the released XTTS-v2 (2.0.3).
     pub fn v2() -> Sizes {
         Sizes {
-            gpt: FoundGpt {
+            gpt: InferredGpt {
                 layers: 30,
                 dim: 1024,
                 heads: 16,
@@ -133,7 +133,7 @@ impl Sizes {
                 resampler_inner: 512,
                 resampler_hidden: 2730,
             },
-            decoder: FoundDecoder {
+            decoder: InferredDecoder {
                 input: 1024,
                 channels: 512,
                 speaker: 512,
@@ -141,7 +141,7 @@ impl Sizes {
                 block_kernels: vec![3, 7, 11],
                 dilations: 3,
             },
-            speaker: FoundSpeaker {
+            speaker: InferredSpeaker {
                 filters: vec![32, 64, 128, 256],
                 blocks: vec![3, 4, 6, 3],
                 reduction: 8,
@@ -152,7 +152,7 @@ impl Sizes {
                 bins: 257,
                 window: 400,
             },
-            dvae: Some(FoundDvae {
+            dvae: Some(InferredDvae {
                 mels: 80,
                 hidden: 512,
                 layers: 2,
@@ -164,14 +164,14 @@ impl Sizes {
         }
     }
 
-    /// The sizes that a file's shapes speak of. What a missing tensor would have told is taken from another that tells it
-    /// too, or from the release: so that [`expected`](super::expected) can name everything that is wrong and not only the
-    /// first thing. `heads` comes from a configuration; without one they are 64 channels wide, as all released ones.
-    pub fn of(shapes: &Shapes, heads: Option<usize>) -> Sizes {
+    /// Infers sizes from a file's shapes. If a tensor is missing, its size is taken from another tensor that has the same
+    /// dimension, or from the release, so that [`expected`](super::expected) can report all differences and not only the
+    /// first. `heads` comes from a configuration; without one, heads are 64 channels zip64_threshold, as in all releases.
+    pub fn from_shapes(shapes: &Shapes, heads: Option<usize>) -> Sizes {
         let v2 = Sizes::v2();
-        let look = Look { shapes };
+        let look = ShapeLookup { shapes };
         let dim = look.size(&[("gpt.text_embedding.weight", 1), ("gpt.mel_embedding.weight", 1)], v2.gpt.dim);
-        let gpt = FoundGpt {
+        let gpt = InferredGpt {
             layers: look.count("gpt.gpt.h.", ".ln_1.weight").unwrap_or(v2.gpt.layers),
             dim,
             heads: heads.unwrap_or((dim / 64).max(1)),
@@ -211,7 +211,7 @@ impl Sizes {
     }
 }
 
-fn decoder(look: &Look, v2: &FoundDecoder, dim: usize) -> FoundDecoder {
+fn decoder(look: &ShapeLookup, v2: &InferredDecoder, dim: usize) -> InferredDecoder {
     let at = |name: &str| format!("hifigan_decoder.waveform_decoder.{name}");
     let weight = |name: String| format!("{name}.parametrizations.weight.original1");
     let ups = look.count(&at("ups."), ".parametrizations.weight.original1");
@@ -219,7 +219,7 @@ fn decoder(look: &Look, v2: &FoundDecoder, dim: usize) -> FoundDecoder {
     let blocks = look.count(&at("resblocks."), ".convs1.0.parametrizations.weight.original1");
     let each = blocks.map_or(v2.block_kernels.len(), |blocks| blocks.div_ceil(ups.max(1)));
     let or = |list: &[usize], i: usize| list.get(i).or(list.last()).copied().unwrap_or(1);
-    FoundDecoder {
+    InferredDecoder {
         input: look.size(&[(&at("conv_pre.weight"), 1)], dim),
         channels: look.size(&[(&at("conv_pre.weight"), 0), (&at("cond_layer.weight"), 0)], v2.channels),
         speaker: look.size(
@@ -240,7 +240,7 @@ fn decoder(look: &Look, v2: &FoundDecoder, dim: usize) -> FoundDecoder {
     }
 }
 
-fn speaker(look: &Look, v2: &FoundSpeaker) -> FoundSpeaker {
+fn speaker(look: &ShapeLookup, v2: &InferredSpeaker) -> InferredSpeaker {
     let at = |name: &str| format!("hifigan_decoder.speaker_encoder.{name}");
     let mut filters = Vec::new();
     let mut blocks = Vec::new();
@@ -250,7 +250,7 @@ fn speaker(look: &Look, v2: &FoundSpeaker) -> FoundSpeaker {
         blocks.push(look.count(&at(&layer), ".conv1.weight").unwrap_or(count));
     }
     let squeezed = look.size(&[(&at("layer1.0.se.fc.0.weight"), 0)], filters[0] / v2.reduction);
-    FoundSpeaker {
+    InferredSpeaker {
         reduction: filters[0].checked_div(squeezed).unwrap_or(1).max(1),
         attention: look.size(&[(&at("attention.0.weight"), 0)], v2.attention),
         pooled: look.size(&[(&at("attention.0.weight"), 1), (&at("attention.3.weight"), 0)], v2.pooled),
@@ -263,8 +263,8 @@ fn speaker(look: &Look, v2: &FoundSpeaker) -> FoundSpeaker {
     }
 }
 
-fn dvae(look: &Look, v2: &FoundDvae) -> FoundDvae {
-    FoundDvae {
+fn dvae(look: &ShapeLookup, v2: &InferredDvae) -> InferredDvae {
+    InferredDvae {
         mels: look.size(&[("dvae.encoder.0.0.weight", 1), ("dvae.decoder.6.weight", 0)], v2.mels),
         hidden: look.size(&[("dvae.encoder.0.0.weight", 0), ("dvae.encoder.0.0.bias", 0)], v2.hidden),
         layers: look.count("dvae.encoder.", ".0.weight").unwrap_or(v2.layers),
@@ -275,25 +275,25 @@ fn dvae(look: &Look, v2: &FoundDvae) -> FoundDvae {
     }
 }
 
-/// Blocks of a kind that are believed; no part has more.
-const MOST: usize = 64;
+/// Maximum number of blocks of a kind; no part has more.
+const MAX_BLOCKS: usize = 64;
 
-/// Length of a dimension that is believed: sums of a few of them cannot overflow.
-const LARGEST: usize = 1 << 31;
+/// Maximum accepted length of a dimension: sums of a few of them cannot overflow.
+const MAX_DIMENSION: usize = 1 << 31;
 
-struct Look<'s> {
+struct ShapeLookup<'s> {
     shapes: &'s Shapes,
 }
 
-impl Look<'_> {
-    /// A dimension of the first of some tensors that is there.
+impl ShapeLookup<'_> {
+    /// Returns a dimension of the first of these tensors that is present.
     fn size(&self, places: &[(&str, usize)], otherwise: usize) -> usize {
         let found = places.iter().find_map(|&(name, d)| self.shapes.get(name)?.get(d));
-        found.map_or(otherwise, |&size| size.min(LARGEST))
+        found.map_or(otherwise, |&size| size.min(MAX_DIMENSION))
     }
 
-    /// How many numbers there are between `before` and `after`, [`MOST`] at most. Not the largest: neither a name with a
-    /// huge number nor a file of a million names must become a huge list.
+    /// Number of distinct indices between `before` and `after`, at most [`MAX_BLOCKS`]. Not the largest index: neither a
+    /// name with a huge index nor a file of a million names may become a huge list.
     fn count(&self, before: &str, after: &str) -> Option<usize> {
         let from = self.shapes.range(before.to_owned()..).map(|(name, _)| name);
         let numbers: BTreeSet<&str> = from
@@ -301,6 +301,6 @@ impl Look<'_> {
             .filter_map(|name| name[before.len()..].strip_suffix(after))
             .filter(|number| number.parse::<u32>().is_ok())
             .collect();
-        Some(numbers.len().min(MOST)).filter(|&count| count > 0)
+        Some(numbers.len().min(MAX_BLOCKS)).filter(|&count| count > 0)
     }
 }

@@ -1,4 +1,4 @@
-//! One safetensors file: opened by mapping, written as a stream.
+//! A single safetensors file: opened by memory mapping, written as a stream.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use myxtts_run::mmap::MappedFile;
 use safetensors::SafeTensors;
 
 use super::map::map;
-use super::{Kind, WeightsError};
+use super::{ElementType, WeightsError};
 
-/// Longest header: names and shapes of some 100,000 tensors.
-const HEADER: u64 = 16 << 20;
+/// Maximum header size in bytes: names and shapes of about 100,000 tensors.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 
 /// An opened safetensors file.
 #[derive(Debug)]
@@ -23,10 +23,10 @@ pub struct TensorFile {
     tensors: BTreeMap<String, Stored>,
 }
 
-/// A tensor's place in a file.
+/// Location of a tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stored {
-    kind: Kind,
+    kind: ElementType,
     shape: Vec<usize>,
     range: Range<usize>,
 }
@@ -34,8 +34,8 @@ struct Stored {
 /// A tensor in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View<'f> {
-    /// Of which numbers.
-    pub kind: Kind,
+    /// Element type.
+    pub kind: ElementType,
     /// Length of each dimension.
     pub shape: &'f [usize],
     /// Row-major, little-endian.
@@ -43,46 +43,46 @@ pub struct View<'f> {
 }
 
 impl<'f> View<'f> {
-    /// Its numbers where they lie; none where they are of another kind, or where this machine has them in another order.
+    /// Data without copying; `None` if the type is not f32 or the machine is big-endian.
     pub fn as_f32(&self) -> Option<&'f [f32]> {
-        let as_is = self.kind == Kind::F32 && cfg!(target_endian = "little");
+        let as_is = self.kind == ElementType::F32 && cfg!(target_endian = "little");
         as_is.then(|| bytemuck::try_cast_slice(self.bytes).ok()).flatten()
     }
 
-    /// Its numbers; none where they are whole ones.
+    /// Data converted to f32; `None` for integers.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         self.kind.to_f32(self.bytes)
     }
 }
 
 impl TensorFile {
-    /// Opens a file and checks its header: every tensor within the file, none over another.
+    /// Opens a file and validates its header: every tensor is within the file, and none overlap.
     pub fn open(path: &Path) -> Result<TensorFile, WeightsError> {
-        TensorFile::of_map(path, map(path)?)
+        TensorFile::from_map(path, map(path)?)
     }
 
-    /// The same of a file that is mapped already: its pages are looked up once.
-    pub(crate) fn of_map(path: &Path, map: MappedFile) -> Result<TensorFile, WeightsError> {
+    /// Same as [`Self::open`] for a file that is already mapped.
+    pub(crate) fn from_map(path: &Path, map: MappedFile) -> Result<TensorFile, WeightsError> {
         let tensors = places(&map).map_err(|what| WeightsError::content(path, what))?;
         Ok(TensorFile { path: path.to_owned(), map, tensors })
     }
 
-    /// Where it lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All bytes, to be checked.
+    /// All bytes of the file, for checksums.
     pub fn bytes(&self) -> &[u8] {
         &self.map
     }
 
-    /// Names of its tensors, in alphabetical order.
+    /// Names of the tensors, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// A tensor.
+    /// Returns a tensor by name.
     pub fn get(&self, name: &str) -> Option<View<'_>> {
         let Stored { kind, shape, range } = self.tensors.get(name)?;
         Some(View { kind: *kind, shape, bytes: &self.map[range.clone()] })
@@ -90,20 +90,21 @@ impl TensorFile {
 }
 
 fn places(bytes: &[u8]) -> Result<BTreeMap<String, Stored>, String> {
-    let broken = |why: &dyn std::fmt::Display| format!("it is no sound safetensors file: {why}");
+    let broken = |why: &dyn std::fmt::Display| format!("not a valid safetensors file: {why}");
     let header = bytes.first_chunk().map(|&length| u64::from_le_bytes(length));
     let header = header.ok_or_else(|| broken(&"it is too short"))?;
-    // The library would read a header of 100 MB, which unfolds to several times that.
-    if header > HEADER {
+    // The library accepts headers of 100 MB, which take several times that when parsed.
+    if header > MAX_HEADER_BYTES {
         return Err(broken(&format!("it claims a header of {header} bytes")));
     }
     let file = SafeTensors::deserialize(bytes).map_err(|error| broken(&error))?;
     let start = bytes.as_ptr() as usize;
     let mut tensors = BTreeMap::new();
     for (name, view) in file.iter() {
-        let kind = Kind::of_safetensors(view.dtype());
-        let kind =
-            kind.ok_or_else(|| format!("{name} is of the kind {:?}, which no XTTS model has", view.dtype()))?;
+        let kind = ElementType::from_safetensors(view.dtype());
+        let kind = kind.ok_or_else(|| {
+            format!("{name} has the element type {:?}, which no XTTS model has", view.dtype())
+        })?;
         let at = view.data().as_ptr() as usize - start;
         let range = at..at + view.data().len();
         tensors.insert(name.to_owned(), Stored { kind, shape: view.shape().to_vec(), range });
@@ -113,46 +114,46 @@ fn places(bytes: &[u8]) -> Result<BTreeMap<String, Stored>, String> {
 
 /// A tensor to be written.
 #[derive(Clone, Debug)]
-pub struct Spec {
-    /// Its name.
+pub struct TensorSpec {
+    /// Name in the file.
     pub name: String,
-    /// Of which numbers.
-    pub kind: Kind,
+    /// Element type.
+    pub kind: ElementType,
     /// Length of each dimension.
     pub shape: Vec<usize>,
 }
 
-impl Spec {
+impl TensorSpec {
     fn bytes(&self) -> u64 {
         self.shape.iter().product::<usize>() as u64 * self.kind.size() as u64
     }
 }
 
-/// What was written.
+/// Size and checksum of a written file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// Bytes in all.
+pub struct WrittenFile {
+    /// Size in bytes.
     pub bytes: u64,
-    /// Their BLAKE3, in hexadecimal.
+    /// BLAKE3 in hexadecimal.
     pub blake3: String,
 }
 
-/// Writes a safetensors file beside `path`, asking for the bytes of one tensor after another by its number in `specs`: no
-/// more than one is ever in memory. `bytes` must give as many as the spec says.
+/// Writes a safetensors file next to `path`, requesting the bytes of one tensor at a time by its index in `specs`: never
+/// more than one is in memory. `bytes` must return as many as the spec says.
 pub fn write<'d, 't>(
     disk: &'d dyn Disk,
     path: &Path,
-    specs: &[Spec],
+    specs: &[TensorSpec],
     bytes: &mut dyn FnMut(usize) -> Result<Cow<'t, [u8]>, WeightsError>,
-) -> Result<(FinishedFile<'d>, Written), WeightsError> {
-    // By name: the same tensors give the same file, whatever order they were found in. The widest first: so every number
-    // lies at a multiple of its own size.
+) -> Result<(FinishedFile<'d>, WrittenFile), WeightsError> {
+    // Sorted by name, so that the same tensors give the same file in any input order. Wider types first, so that every
+    // element is aligned to its size.
     let mut order: Vec<usize> = (0..specs.len()).collect();
     order.sort_by_key(|&i| (std::cmp::Reverse(specs[i].kind.size()), &specs[i].name));
     let mut header = serde_json::Map::new();
     let mut at = 0;
     for &i in &order {
-        let Spec { name, kind, shape } = &specs[i];
+        let TensorSpec { name, kind, shape } = &specs[i];
         let end = at + specs[i].bytes();
         header.insert(
             name.clone(),
@@ -182,5 +183,5 @@ pub fn write<'d, 't>(
         );
         write(&content)?;
     }
-    Ok((file.finish()?, Written { bytes: total, blake3: hasher.finalize().to_hex().to_string() }))
+    Ok((file.finish()?, WrittenFile { bytes: total, blake3: hasher.finalize().to_hex().to_string() }))
 }

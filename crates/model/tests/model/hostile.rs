@@ -87,7 +87,7 @@ fn read_all(path: &Path) -> Result<(), WeightsError> {
     let pickle = file.pickle()?;
     for (_, value) in pickle.root().entries() {
         if let Some(tensor) = value.as_tensor() {
-            file.read_ours(tensor)?;
+            file.read_converted(tensor)?;
         }
     }
     let out = path.with_extension("model");
@@ -445,7 +445,7 @@ fn voices_that_share_a_huge_dict_are_refused() {
     let sources = Sources { model, voices: Some(path), ..Sources::default() };
     let outcome = within_limits("voices", || import(&sources, &OsDisk, &folder.path().join("model"), false));
     let error = outcome.unwrap_err().to_string();
-    assert!(error.contains("no voices of this model"), "{error}");
+    assert!(error.contains("voices do not fit this model"), "{error}");
 }
 
 fn safetensors(header: &str, data: usize) -> Vec<u8> {
@@ -507,7 +507,7 @@ fn a_manifest_leads_nowhere_else() {
         let manifest = format!("{{\"checksum\": \"{}\",\n{body}", blake3::hash(body.as_bytes()));
         std::fs::write(inner.join("manifest.json"), manifest).unwrap();
         let error = ModelFolder::open(&inner).unwrap_err().to_string();
-        assert!(error.contains("is no file of a model"), "{name}: {error}");
+        assert!(error.contains("is not a file of a model"), "{name}: {error}");
     }
     for manifest in
         ["", "{}", "{\"checksum\": \"\",\n", "\u{feff}{\"checksum\": \"00\",\n}", "{\"checksum\": \"é"]

@@ -31,7 +31,7 @@ impl Made {
 
     /// Writes it with 64-bit numbers from `wide` on.
     pub fn write_wide(&self, path: &Path, wide: u64) {
-        let mut archive = ArchiveWriter::with_wide(Writer::create(&OsDisk, path).unwrap(), "made", wide);
+        let mut archive = ArchiveWriter::with_zip64_threshold(Writer::create(&OsDisk, path).unwrap(), "made", wide);
         archive.add("data.pkl", &self.pickle).unwrap();
         for (name, content) in &self.entries {
             archive.add(name, content).unwrap();

@@ -15,7 +15,7 @@ use myxtts_model::weights::import::{ImportReport, Sources, import};
 use myxtts_model::weights::pth::TorchFile;
 use myxtts_model::weights::sizes::Shapes;
 use myxtts_model::weights::tensors::TensorFile;
-use myxtts_model::weights::{Kind, Mismatch, Sizes, WeightsError, python_json};
+use myxtts_model::weights::{ElementType, Mismatch, Sizes, WeightsError, python_json};
 use myxtts_model::{Declare, Gpt};
 use myxtts_run::durable::OsDisk;
 use myxtts_run::seed::Seed;
@@ -55,7 +55,7 @@ fn imported(sources: &Sources, output: &Path) -> (ModelFolder, ImportReport) {
 }
 
 /// All tensors of a folder, voices under `speakers.`.
-fn all(folder: &ModelFolder) -> BTreeMap<String, (Kind, Vec<usize>, Vec<u8>)> {
+fn all(folder: &ModelFolder) -> BTreeMap<String, (ElementType, Vec<usize>, Vec<u8>)> {
     let mut tensors = BTreeMap::new();
     for part in Part::ALL {
         let Some(file) = folder.part(part) else { continue };
@@ -167,8 +167,8 @@ fn the_list_of_names_is_the_released_one() {
     let mismatch = Mismatch::between(&released, &expected, &[]);
     assert!(mismatch.is_empty(), "{mismatch}");
     // And the sizes are those that the shapes speak of.
-    assert_eq!(Sizes::of(&released, Some(16)), Sizes::v2());
-    assert_eq!(Sizes::of(&released, None), Sizes::v2());
+    assert_eq!(Sizes::from_shapes(&released, Some(16)), Sizes::v2());
+    assert_eq!(Sizes::from_shapes(&released, None), Sizes::v2());
     // The fine-tuned part alone, as trainers log it.
     let buffer = ["running_mean", "running_var", "num_batches_tracked"];
     let gpt = expected.iter().filter(|(name, _)| name.starts_with("gpt."));
@@ -184,7 +184,7 @@ fn the_list_of_names_is_that_of_other_sizes_too() {
         .filter(|name| !name.starts_with("speakers."))
         .map(|name| (name.to_owned(), expected.get(name).unwrap().shape.to_vec()))
         .collect();
-    let list = Sizes::of(&shapes, None).expected();
+    let list = Sizes::from_shapes(&shapes, None).expected();
     let mismatch = Mismatch::between(&shapes, &list, &["dvae.discrete_loss."]);
     assert!(mismatch.is_empty(), "{mismatch}");
     let mut listed: Vec<String> =
@@ -333,15 +333,15 @@ fn tensors_of_every_kind_stride_and_offset_are_read() {
         .write(&path);
     let file = TorchFile::open(&path).unwrap();
     let pickle = file.pickle().unwrap();
-    let read = |name: &str| file.read_ours(pickle.root().get(name).unwrap().as_tensor().unwrap()).unwrap();
-    let numbers = |name: &str| Kind::F32.to_f32(&read(name).1).unwrap();
+    let read = |name: &str| file.read_converted(pickle.root().get(name).unwrap().as_tensor().unwrap()).unwrap();
+    let numbers = |name: &str| ElementType::F32.to_f32(&read(name).1).unwrap();
     assert_eq!(numbers("half"), [1.0, -2.0, 65504.0]);
     assert_eq!(numbers("brain"), [-2.0, 0.0]);
     assert_eq!(numbers("double"), [0.1f32, -2.0]);
     assert_eq!(numbers("transposed"), [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
-    assert_eq!((read("scalar").0, read("scalar").1.to_vec()), (Kind::I64, 42i64.to_le_bytes().to_vec()));
+    assert_eq!((read("scalar").0, read("scalar").1.to_vec()), (ElementType::I64, 42i64.to_le_bytes().to_vec()));
     assert!(read("empty").1.is_empty());
-    assert_eq!((read("bools").0, read("bools").1.to_vec()), (Kind::Bool, vec![1, 0]));
+    assert_eq!((read("bools").0, read("bools").1.to_vec()), (ElementType::Bool, vec![1, 0]));
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn damage_to_a_folder_is_named() {
             let bytes = std::fs::read(copy.join(file)).unwrap();
             std::fs::write(copy.join(file), &bytes[..bytes.len() - 1]).unwrap();
         });
-        assert!(short.contains(file) && short.contains("bytes and not"), "{short}");
+        assert!(short.contains(file) && short.contains("bytes instead of"), "{short}");
     }
     // All of it at once.
     let several = broken(&|copy| files.iter().for_each(|file| flip(&copy.join(file))));
@@ -396,7 +396,7 @@ fn damage_to_a_folder_is_named() {
     assert!(
         broken(&|copy| std::fs::remove_file(copy.join("decoder.safetensors")).unwrap()).contains("decoder")
     );
-    assert!(broken(&|copy| std::fs::remove_file(copy.join(MANIFEST)).unwrap()).contains("no model folder"));
+    assert!(broken(&|copy| std::fs::remove_file(copy.join(MANIFEST)).unwrap()).contains("not a model folder"));
 }
 
 #[test]
@@ -447,7 +447,7 @@ fn the_manifest_is_the_last_thing_written() {
     let mut writer = FolderWriter::create(&OsDisk, out.path(), false).unwrap();
     writer.text(CONFIG, b"{}").unwrap();
     drop(writer);
-    assert!(ModelFolder::open(out.path()).unwrap_err().to_string().contains("no model folder"));
+    assert!(ModelFolder::open(out.path()).unwrap_err().to_string().contains("not a model folder"));
 }
 
 #[test]
@@ -558,7 +558,7 @@ fn exports_of_models_trained_here_lacked_tensors() {
             assert_eq!(buffer.bytes.len(), count * buffer.kind.size(), "{}", buffer.name);
         }
         shapes.extend(added.into_iter().map(|buffer| (buffer.name, buffer.shape)));
-        let mismatch = Mismatch::between(&shapes, &Sizes::of(&shapes, Some(heads)).expected(), &[]);
+        let mismatch = Mismatch::between(&shapes, &Sizes::from_shapes(&shapes, Some(heads)).expected(), &[]);
         assert!(mismatch.is_empty(), "{preset:?}: {mismatch}");
     }
 }

@@ -2,8 +2,8 @@ use crate::tiny;
 use myxtts_data::audio::Clip;
 use myxtts_data::mel::MelInverter;
 use myxtts_demo as demo;
-use myxtts_model::weights::tensors::Spec;
-use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
+use myxtts_model::weights::tensors::TensorSpec;
+use myxtts_model::weights::{FolderWriter, ElementType, ModelFolder, Part};
 use myxtts_model::{Ended, SamplingOptions};
 use myxtts_run::durable::OsDisk;
 use myxtts_speak::{Quality, SpeakError, Synthesizer};
@@ -177,7 +177,7 @@ fn a_run_that_was_stopped_before_its_gpt_was_opened_as_the_largest_model() {
     let vocabulary = std::fs::read(path.join("vocab.json")).unwrap();
     // The state of a run after its first stage: only statistics in the GPT's file.
     let mut folder = FolderWriter::create(&OsDisk, &path, true).unwrap();
-    let stats = Spec { name: "mel_stats".to_owned(), kind: Kind::F32, shape: vec![80] };
+    let stats = TensorSpec { name: "mel_stats".to_owned(), kind: ElementType::F32, shape: vec![80] };
     let mut ones = |_| Ok(std::borrow::Cow::Owned(1f32.to_le_bytes().repeat(80)));
     folder.tensors(Part::Gpt, &[stats], &mut ones).unwrap();
     folder.text("vocab.json", &vocabulary).unwrap();

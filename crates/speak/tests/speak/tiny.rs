@@ -6,8 +6,8 @@ use myxtts_model::dvae::{Dvae, DvaeSizes};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerLayer, SpeakerSizes};
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
-use myxtts_model::weights::tensors::Spec;
-use myxtts_model::weights::{FolderWriter, Kind, Part};
+use myxtts_model::weights::tensors::TensorSpec;
+use myxtts_model::weights::{FolderWriter, ElementType, Part};
 use myxtts_model::{Declare, Gpt, GptSizes};
 use myxtts_run::durable::OsDisk;
 use myxtts_tensor::{Device, Engine, EngineOptions, Precision};
@@ -109,10 +109,10 @@ fn write_all(path: &Path, parts: &[Part], model: Model<'_>) {
     let (layout, released) = declare.finish();
     let options = EngineOptions { seed: 5, ..EngineOptions::default() };
     let engine = Engine::new(Device::Cpu, layout, Precision::F32, options).unwrap();
-    let mut files: BTreeMap<Part, Vec<(Spec, Vec<f32>)>> = BTreeMap::new();
+    let mut files: BTreeMap<Part, Vec<(TensorSpec, Vec<f32>)>> = BTreeMap::new();
     let mut add = |name: &str, shape: &[usize], data: Vec<f32>| {
-        let spec = Spec { name: name.to_owned(), kind: Kind::F32, shape: shape.to_vec() };
-        files.entry(Part::of(name).unwrap()).or_default().push((spec, data));
+        let spec = TensorSpec { name: name.to_owned(), kind: ElementType::F32, shape: shape.to_vec() };
+        files.entry(Part::of_tensor(name).unwrap()).or_default().push((spec, data));
     };
     add("mel_stats", &[80], vec![2.0; 80]);
     for one in &released {
@@ -135,7 +135,7 @@ fn write_all(path: &Path, parts: &[Part], model: Model<'_>) {
     }
     let mut folder = FolderWriter::create(&OsDisk, path, false).unwrap();
     for (part, tensors) in &files {
-        let specs: Vec<Spec> = tensors.iter().map(|(spec, _)| spec.clone()).collect();
+        let specs: Vec<TensorSpec> = tensors.iter().map(|(spec, _)| spec.clone()).collect();
         let mut bytes =
             |i: usize| Ok(Cow::Owned(tensors[i].1.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()));
         folder.tensors(*part, &specs, &mut bytes).unwrap();

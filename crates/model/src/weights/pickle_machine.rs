@@ -1,4 +1,4 @@
-//! The instructions of a pickle, one after another. See [`pickle`](super::pickle) for what comes of it.
+//! Interpreter of pickle instructions. See [`pickle`](super::pickle) for the values it builds.
 
 mod torch;
 
@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use super::pickle::{Id, Limits, Node, Object, PickleError};
 
-/// Runs a pickle and gives its values and the number of the one that was pickled.
+/// Runs a pickle and returns its values and the id of the root.
 pub fn run(bytes: &[u8], limits: &Limits) -> Result<(Vec<Node>, Id), PickleError> {
-    let mut machine = Machine {
+    let mut machine = PickleMachine {
         bytes,
         at: 0,
         limits,
@@ -30,27 +30,27 @@ pub fn run(bytes: &[u8], limits: &Limits) -> Result<(Vec<Node>, Id), PickleError
     Err(PickleError::TooLarge { what: "instructions", limit: limits.steps })
 }
 
-struct Machine<'b> {
+struct PickleMachine<'b> {
     bytes: &'b [u8],
     at: usize,
     limits: &'b Limits,
     nodes: Vec<Node>,
     stack: Vec<Id>,
-    /// Heights of the stack.
+    /// Stack height at each open mark.
     marks: Vec<usize>,
     memo: Vec<Option<Id>>,
-    /// Tensors and storages that were built.
+    /// Number of tensors and storages built.
     tensors: usize,
 }
 
-/// Longest name of a class or function.
-const NAME: usize = 1024;
+/// Maximum length of a class or function name in bytes.
+const MAX_NAME_BYTES: usize = 1024;
 
-/// Longest text that is kept as such.
-const TEXT: usize = 4096;
+/// Maximum length of a text in bytes that is stored as such.
+const MAX_TEXT_BYTES: usize = 4096;
 
-impl Machine<'_> {
-    /// One instruction. The root, when it was the last.
+impl PickleMachine<'_> {
+    /// Runs one instruction. Returns the root if it was the last.
     fn step(&mut self) -> Result<Option<Id>, PickleError> {
         let code = self.byte()?;
         match code {
@@ -70,7 +70,7 @@ impl Machine<'_> {
                 self.push_id(top)?;
             }
             0x95 => {
-                // A frame is only a hint for buffered reading, but one that lies is a sign of damage.
+                // A frame is only a hint for buffered reading, but a wrong length indicates corruption.
                 let length = self.number::<8>()?;
                 if length > (self.bytes.len() - self.at) as u64 {
                     return Err(self.truncated());
@@ -155,11 +155,13 @@ impl Machine<'_> {
             0x93 => {
                 let parts = self.pop_many(2)?;
                 match (&self.nodes[parts[0] as usize], &self.nodes[parts[1] as usize]) {
-                    (Node::Str(module), Node::Str(name)) if module.len() <= NAME && name.len() <= NAME => {
+                    (Node::Str(module), Node::Str(name))
+                        if module.len() <= MAX_NAME_BYTES && name.len() <= MAX_NAME_BYTES =>
+                    {
                         let (module, name) = (module.clone(), name.clone());
                         self.push(Node::Global { module, name })?;
                     }
-                    _ => return Err(self.malformed("a name of a class that is no name")),
+                    _ => return Err(self.malformed("a class name that is not a string")),
                 }
             }
             b'R' | 0x81 => {
@@ -181,7 +183,7 @@ impl Machine<'_> {
                     Node::Object(object) => object.state = Some(state),
                     // A state dict's `_metadata`: versions of torch's own modules.
                     Node::Dict(_) | Node::Tensor(_) => {}
-                    _ => return Err(self.malformed("a state for something that has none")),
+                    _ => return Err(self.malformed("a state for a value that has none")),
                 }
             }
             b'Q' => {
@@ -194,7 +196,7 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    // What is read.
+    // Reading.
 
     fn truncated(&self) -> PickleError {
         PickleError::Truncated { at: self.at }
@@ -210,7 +212,7 @@ impl Machine<'_> {
         Ok(byte)
     }
 
-    /// A little-endian number of `N` bytes.
+    /// Reads a little-endian number of `N` bytes.
     fn number<const N: usize>(&mut self) -> Result<u64, PickleError> {
         let end = self.at + N;
         let read = self.bytes.get(self.at..end).ok_or(self.truncated())?;
@@ -220,7 +222,7 @@ impl Machine<'_> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// The place of the bytes that follow their own count of `N` bytes.
+    /// Byte range of data that is preceded by its length of `N` bytes.
     fn counted<const N: usize>(&mut self) -> Result<Range<u32>, PickleError> {
         let length = self.number::<N>()?;
         if length > (self.bytes.len() - self.at) as u64 {
@@ -233,10 +235,10 @@ impl Machine<'_> {
 
     fn line(&mut self) -> Result<Range<u32>, PickleError> {
         let rest = &self.bytes[self.at..];
-        let rest = &rest[..rest.len().min(NAME + 1)];
+        let rest = &rest[..rest.len().min(MAX_NAME_BYTES + 1)];
         let Some(length) = rest.iter().position(|&b| b == b'\n') else {
-            return Err(if rest.len() > NAME {
-                self.malformed("a name of a class that never ends")
+            return Err(if rest.len() > MAX_NAME_BYTES {
+                self.malformed("an unterminated class name")
             } else {
                 self.truncated()
             });
@@ -261,7 +263,7 @@ impl Machine<'_> {
         if bytes.len() > 8 {
             return self.push(Node::Long(range));
         }
-        // Two's complement, cut where the sign allows it.
+        // Two's complement, truncated where the sign allows it.
         let fill = if bytes.last().is_some_and(|last| last & 0x80 != 0) { 0xff } else { 0 };
         let mut whole = [fill; 8];
         whole[..bytes.len()].copy_from_slice(bytes);
@@ -270,15 +272,15 @@ impl Machine<'_> {
 
     fn text<const N: usize>(&mut self) -> Result<(), PickleError> {
         let range = self.counted::<N>()?;
-        // Python can pickle lone surrogates; no name that matters here has any. Nor is one as long as this: looking at a
+        // Python can pickle lone surrogates, which no relevant name contains. Nor is a relevant name this long: examining a
         // megabyte again for every reference to it would take forever.
-        if range.len() > TEXT || std::str::from_utf8(self.slice(&range)).is_err() {
+        if range.len() > MAX_TEXT_BYTES || std::str::from_utf8(self.slice(&range)).is_err() {
             return self.push(Node::Bytes(range));
         }
         self.push(Node::Str(range))
     }
 
-    /// Strings of Python 2, which did not tell text from bytes.
+    /// Python 2 strings, which did not distinguish text from bytes.
     fn old_text<const N: usize>(&mut self) -> Result<(), PickleError> {
         self.text::<N>()
     }
@@ -288,7 +290,7 @@ impl Machine<'_> {
         self.push(Node::Bytes(range))
     }
 
-    // The stack and the memo.
+    // Stack and memo.
 
     fn push(&mut self, node: Node) -> Result<(), PickleError> {
         if self.nodes.len() >= self.limits.nodes {
@@ -306,7 +308,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The lowest place that may be popped from: what is below a mark waits for the mark.
+    /// Lowest stack position that may be popped: values below a mark belong to the mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -368,14 +370,14 @@ impl Machine<'_> {
         self.push_id(known.ok_or(PickleError::Memo { index, at })?)
     }
 
-    // What values are made of.
+    // Building values.
 
     fn extend(&mut self, members: impl IntoIterator<Item = Id>) -> Result<(), PickleError> {
         let target = self.top()?;
         match &mut self.nodes[target as usize] {
             Node::List(list) | Node::Set(list) => list.extend(members),
             Node::Object(object) => object.items.extend(members.into_iter().map(|member| (None, member))),
-            _ => return Err(self.malformed("members for something that has none")),
+            _ => return Err(self.malformed("members for a value that has none")),
         }
         Ok(())
     }
@@ -389,7 +391,7 @@ impl Machine<'_> {
         match &mut self.nodes[target as usize] {
             Node::Dict(dict) => dict.extend(pairs.iter().map(|&[key, value]| (key, value))),
             Node::Object(object) => object.items.extend(pairs.iter().map(|&[key, value]| (Some(key), value))),
-            _ => return Err(self.malformed("keys for something that has none")),
+            _ => return Err(self.malformed("keys for a value that has none")),
         }
         Ok(())
     }
