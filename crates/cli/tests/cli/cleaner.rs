@@ -63,7 +63,7 @@ fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
         assert!(words.contains(LITTLE_ENGLISH), "{command}: {words}");
     }
     let words = train(folder, &["en", "--name", "first"]);
-    assert!(words.contains(LITTLE_ENGLISH) && words.contains("tokenizer.json as before"), "{words}");
+    assert!(words.contains(LITTLE_ENGLISH) && words.contains("the saved tokenizer.json"), "{words}");
     assert_eq!(cleaners(folder, "first"), ["phonemes", "phonemes"]);
 
     let voice = fs::read_dir(folder.join("en/wavs")).unwrap().next().unwrap().unwrap().path();

@@ -1,94 +1,99 @@
-//! The vocabulary of a model that is trained further: its own, because its tokens mean what it has learnt, and behind
-//! them what a corpus needs that it cannot say.
+//! The vocabulary for further training of a model: the model's own, because it has learnt the meaning of these tokens,
+//! followed by tokens for what the corpus needs and the model lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use myxtts_text as text;
 
-use super::choose::{Chosen, kept_at};
+use super::choose::{VocabularyChoice, load_saved};
 use super::{ExtendOptions, Tokenizer, TokenizerError, TrainOptions, extend};
 
-/// A model's vocabulary, and what was added to it.
-pub struct Adopted {
-    /// The vocabulary to use, and whether it is to be kept.
-    pub chosen: Chosen,
-    /// Pieces it has beyond the model's.
+/// A model's vocabulary with additions.
+pub struct AdoptedVocabulary {
+    /// The vocabulary to use, and whether it must be saved.
+    pub chosen: VocabularyChoice,
+    /// Number of pieces beyond the model's.
     pub added: usize,
 }
 
-/// The vocabulary for training a model with the vocabulary `base` on `texts` (language and transcript): the file `given`,
-/// if it is the model's or an extension of it; else the one that was kept, or the model's, extended where it falls short.
+/// Returns the vocabulary for training a model with the vocabulary `base` on `texts` (language and transcript): the file
+/// `given`, which must be the model's or an extension of it; otherwise the saved one or the model's, extended where it falls
+/// short.
 ///
-/// A language that the model does not have gets pieces of its own, at most as many as a vocabulary was asked to have. One
-/// that it has gets only the characters that are missing: new pieces would cut texts otherwise than it has learnt.
+/// A language that the model does not have gets its own pieces, at most the requested vocabulary size. A language that it
+/// has gets only its missing characters: new pieces would split texts differently from what the model has learnt.
 pub fn adopt(
     base: &Tokenizer,
     given: Option<&Path>,
-    kept: &Path,
+    saved: &Path,
     texts: &[(&str, &str)],
     options: &TrainOptions,
-) -> Result<Adopted, TokenizerError> {
+) -> Result<AdoptedVocabulary, TokenizerError> {
     if let Some(path) = given {
         let tokenizer = Tokenizer::load(path)?;
-        let broken = |reason| TokenizerError::Foreign { path: path.to_owned(), reason };
-        tokenizer.extends(base).map_err(broken)?;
+        let foreign = |reason| TokenizerError::Foreign { path: path.to_owned(), reason };
+        tokenizer.extends(base).map_err(foreign)?;
         let added = tokenizer.pieces() - base.pieces();
-        let why = format!("vocabulary: {}, the model's and {added} pieces more", path.display());
-        return Ok(Adopted { chosen: Chosen { tokenizer, why, is_new: false }, added });
+        let why = format!("vocabulary: {}, the model's with {added} additional pieces", path.display());
+        return Ok(AdoptedVocabulary { chosen: VocabularyChoice { tokenizer, why, is_new: false }, added });
     }
-    // What was added for an earlier run stays: its records are cut with it.
-    let kept = kept_at(kept)?.ok().filter(|kept| kept.extends(base).is_ok());
-    let mut made: Option<Tokenizer> = None;
-    for (language, is_known) in wanting(kept.as_ref().unwrap_or(base), texts, options) {
-        let now = made.as_ref().or(kept.as_ref()).unwrap_or(base);
+    // Additions of an earlier run are saved: its records were tokenised with them.
+    let saved = load_saved(saved)?.ok().filter(|saved| saved.extends(base).is_ok());
+    let mut extended: Option<Tokenizer> = None;
+    for (language, is_known) in uncovered(saved.as_ref().unwrap_or(base), texts, options) {
+        let current = extended.as_ref().or(saved.as_ref()).unwrap_or(base);
         let own = texts.iter().copied().filter(|(code, written)| {
             text::canonical(code) == language && text::clean(written, code, options.cleaner).is_ok()
         });
-        let asked = ExtendOptions {
+        let extend_options = ExtendOptions {
             new_tokens: if is_known { 0 } else { options.vocab_size },
             cleaner: options.cleaner,
             min_frequency: options.min_frequency,
             ..ExtendOptions::new(&language)
         };
-        match extend(now, own, &asked) {
-            // Nothing but marks, or nothing that can be read: there is nothing to learn from it either.
+        match extend(current, own, &extend_options) {
+            // Only punctuation, or no readable text: there is nothing to learn.
             Err(TokenizerError::NoText(_)) => continue,
-            extended => made = Some(extended?.0),
+            result => extended = Some(result?.0),
         }
     }
-    let is_new = made.is_some() || kept.is_none();
-    let tokenizer = match made.or(kept) {
+    let is_new = extended.is_some() || saved.is_none();
+    let tokenizer = match extended.or(saved) {
         Some(tokenizer) => tokenizer,
         None => Tokenizer::from_bytes(&base.to_json(), Path::new("the model's vocabulary"))?,
     };
     let added = tokenizer.pieces() - base.pieces();
     let why = match added {
-        0 => "vocabulary: the model's own, which can say everything".to_owned(),
-        added => format!("vocabulary: the model's own and {added} pieces more, for what it cannot say"),
+        0 => "vocabulary: the model's, which covers all texts".to_owned(),
+        added => format!("vocabulary: the model's with {added} additional pieces for what it lacks"),
     };
-    Ok(Adopted { chosen: Chosen { tokenizer, why, is_new }, added })
+    Ok(AdoptedVocabulary { chosen: VocabularyChoice { tokenizer, why, is_new }, added })
 }
 
-/// Languages that the vocabulary cannot say, and whether it has them at all. A text that cannot be cleaned is a problem
-/// of its utterance, and is reported there.
-fn wanting(now: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions) -> BTreeMap<String, bool> {
-    let mut wanting = BTreeMap::new();
-    let mut fine: BTreeSet<char> = BTreeSet::new();
+/// Returns the languages that the vocabulary does not cover, and whether it has them at all. Texts that cannot be cleaned
+/// are reported as problems of their utterances.
+fn uncovered(
+    vocabulary: &Tokenizer,
+    texts: &[(&str, &str)],
+    options: &TrainOptions,
+) -> BTreeMap<String, bool> {
+    let mut uncovered = BTreeMap::new();
+    let mut covered: BTreeSet<char> = BTreeSet::new();
     for (code, written) in texts {
         let language = text::canonical(code);
-        if wanting.contains_key(&language) {
+        if uncovered.contains_key(&language) {
             continue;
         }
         let Ok(cleaned) = text::clean(written, code, options.cleaner) else { continue };
-        let is_known = now.language_id(&language).is_some();
-        if !is_known || cleaned.chars().any(|c| !fine.contains(&c) && !now.knows(c)) {
-            wanting.insert(language, is_known);
+        let is_known = vocabulary.language_id(&language).is_some();
+        if !is_known || cleaned.chars().any(|c| !covered.contains(&c) && !vocabulary.knows(c)) {
+            uncovered.insert(language, is_known);
         } else {
-            fine.extend(cleaned.chars());
+            covered.extend(cleaned.chars());
         }
     }
-    wanting
+    uncovered
 }
 
 #[cfg(test)]
@@ -104,15 +109,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_can_say_stays_its_own_and_what_it_cannot_is_added_once() {
+    fn missing_pieces_are_added_once_and_old_texts_keep_their_ids() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = folder.path().join("tokenizer.json");
+        let saved = folder.path().join("tokenizer.json");
         let base = train(ENGLISH, &options()).unwrap();
-        let same = adopt(&base, None, &kept, &ENGLISH, &options()).unwrap();
+        let same = adopt(&base, None, &saved, &ENGLISH, &options()).unwrap();
         assert_eq!((same.added, same.chosen.is_new), (0, true));
         assert_eq!(same.chosen.tokenizer.fingerprint(), base.fingerprint());
 
-        let more = adopt(&base, None, &kept, &PERSIAN, &options()).unwrap();
+        let more = adopt(&base, None, &saved, &PERSIAN, &options()).unwrap();
         let grown = &more.chosen.tokenizer;
         assert!(more.added > 20 && more.chosen.is_new, "{}", more.added);
         assert!(grown.extends(&base).is_ok() && base.extends(grown).is_err());
@@ -123,38 +128,38 @@ mod tests {
         }
         assert!(grown.encode(PERSIAN[0].1, "fa", options().cleaner).unwrap().unknown.is_empty());
 
-        std::fs::write(&kept, grown.to_json()).unwrap();
-        let again = adopt(&base, None, &kept, &PERSIAN, &options()).unwrap();
+        std::fs::write(&saved, grown.to_json()).unwrap();
+        let again = adopt(&base, None, &saved, &PERSIAN, &options()).unwrap();
         assert_eq!((again.added, again.chosen.is_new), (more.added, false));
-        // One that belongs to another model is not used.
+        // The saved vocabulary of another model is not used.
         let other = train(PERSIAN, &options()).unwrap();
-        let replaced = adopt(&other, None, &kept, &PERSIAN, &options()).unwrap();
+        let replaced = adopt(&other, None, &saved, &PERSIAN, &options()).unwrap();
         assert_eq!((replaced.added, replaced.chosen.is_new), (0, true));
     }
 
     #[test]
-    fn a_known_language_gets_characters_and_no_pieces() {
+    fn a_known_language_gets_characters_but_no_pieces() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = folder.path().join("tokenizer.json");
+        let saved = folder.path().join("tokenizer.json");
         let base = train(ENGLISH, &options()).unwrap();
         let odd = [("en", "A café, a café, a café in the morning.")];
-        let adopted = adopt(&base, None, &kept, &odd, &options()).unwrap();
+        let adopted = adopt(&base, None, &saved, &odd, &options()).unwrap();
         let grown = &adopted.chosen.tokenizer;
         assert_eq!(grown.merges(), base.merges());
         assert!(grown.encode(odd[0].1, "en", options().cleaner).unwrap().unknown.is_empty());
     }
 
     #[test]
-    fn a_file_of_another_model_is_refused() {
+    fn a_vocabulary_of_another_model_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
-        let (kept, given) = (folder.path().join("tokenizer.json"), folder.path().join("given.json"));
+        let (saved, given) = (folder.path().join("tokenizer.json"), folder.path().join("given.json"));
         let (base, other) = (train(ENGLISH, &options()).unwrap(), train(PERSIAN, &options()).unwrap());
         std::fs::write(&given, other.to_json()).unwrap();
-        let refused = adopt(&base, Some(&given), &kept, &PERSIAN, &options());
-        let words = refused.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(words.contains("given.json") && words.contains("extend"), "{words}");
+        let rejected = adopt(&base, Some(&given), &saved, &PERSIAN, &options());
+        let message = rejected.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.contains("given.json") && message.contains("extend"), "{message}");
         let (extended, _) = extend(&base, PERSIAN, &ExtendOptions::new("fa")).unwrap();
         std::fs::write(&given, extended.to_json()).unwrap();
-        assert!(adopt(&base, Some(&given), &kept, &PERSIAN, &options()).unwrap().added > 0);
+        assert!(adopt(&base, Some(&given), &saved, &PERSIAN, &options()).unwrap().added > 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Which vocabulary a cache speaks: the one the user names, the one it was built with, or a new one.
+//! Chooses the vocabulary of a cache: the user's, the one it was built with, or a new one.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -9,93 +9,93 @@ use myxtts_text::{self as text, Cleaner};
 use super::cleaner::has_phonemes;
 use super::{CHARACTERS, Tokenizer, TokenizerError, TrainOptions, train};
 
-/// A vocabulary and where it came from.
-pub struct Chosen {
+/// A vocabulary and its origin.
+pub struct VocabularyChoice {
     /// The vocabulary.
     pub tokenizer: Tokenizer,
-    /// The decision, to be said aloud.
+    /// The reason for the choice, for display.
     pub why: String,
-    /// It is new: to be kept beside the cache before anything is built with it.
+    /// Whether it is new and must be saved next to the cache before anything is built with it.
     pub is_new: bool,
 }
 
 /// Chooses the vocabulary for `texts` (language and transcript).
 ///
-/// One that was kept is used again as long as it can say everything: training anew whenever a line of
-/// the corpus changes would number every piece differently and make every record stale.
+/// A saved vocabulary is reused as long as it covers all texts: training a new one whenever a line of the corpus changes
+/// would renumber every piece and invalidate every record.
 pub fn choose(
     given: Option<&Path>,
-    kept: &Path,
+    saved: &Path,
     texts: &[(&str, &str)],
     options: &TrainOptions,
-) -> Result<Chosen, TokenizerError> {
+) -> Result<VocabularyChoice, TokenizerError> {
     if let Some(path) = given {
         let why = format!("vocabulary: {}", path.display());
-        return Ok(Chosen { tokenizer: Tokenizer::load(path)?, why, is_new: false });
+        return Ok(VocabularyChoice { tokenizer: Tokenizer::load(path)?, why, is_new: false });
     }
-    let reason = match kept_at(kept)? {
-        Ok(tokenizer) => match shortcoming(&tokenizer, texts, options) {
+    let reason = match load_saved(saved)? {
+        Ok(tokenizer) => match missing_coverage(&tokenizer, texts, options) {
             None => {
                 let size = other_size(&tokenizer, texts, options).unwrap_or_default();
-                let why = format!("vocabulary: {} as before{size}", name(kept));
-                return Ok(Chosen { tokenizer, why, is_new: false });
+                let why = format!("vocabulary: the saved {}{size}", file_name(saved));
+                return Ok(VocabularyChoice { tokenizer, why, is_new: false });
             }
-            Some(lack) => format!(", because the one before {lack}"),
+            Some(lack) => format!(", because the saved one {lack}"),
         },
         Err(why) => why.to_owned(),
     };
     let tokenizer = trained(texts, options)?;
     let why = format!(
-        "vocabulary: {} pieces trained on {} texts{reason}; kept as {}",
+        "vocabulary: {} pieces trained on {} texts{reason}; saved as {}",
         tokenizer.vocabulary_size(),
         texts.len(),
-        name(kept)
+        file_name(saved)
     );
-    Ok(Chosen { tokenizer, why, is_new: true })
+    Ok(VocabularyChoice { tokenizer, why, is_new: true })
 }
 
-/// A text that cannot be cleaned is a problem of its utterance, and is reported there.
+/// Trains a vocabulary. Texts that cannot be cleaned are skipped here and reported as problems of their utterances.
 fn trained(texts: &[(&str, &str)], options: &TrainOptions) -> Result<Tokenizer, TokenizerError> {
     let readable =
         |(language, written): &(&str, &str)| text::clean(written, language, options.cleaner).is_ok();
     train(texts.iter().copied().filter(readable), options)
 }
 
-/// What to say of a vocabulary that was kept and is not of the size that is asked for. It stays: records, and models
-/// trained on them, are numbered by it. A corpus that has no more pieces to give is not a vocabulary of another size.
-fn other_size(kept: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions) -> Option<String> {
-    let (has, asked) = (kept.vocabulary_size(), options.vocab_size);
-    let other = match has.cmp(&asked) {
-        _ if asked == CHARACTERS => false,
+/// Returns a note if the saved vocabulary does not have the requested size. It is saved anyway: records, and models trained
+/// on them, use its ids. A corpus without enough pieces for the requested size does not count.
+fn other_size(saved: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions) -> Option<String> {
+    let (has, requested) = (saved.vocabulary_size(), options.vocab_size);
+    let differs = match has.cmp(&requested) {
+        _ if requested == CHARACTERS => false,
         Ordering::Equal => false,
         Ordering::Greater => true,
         Ordering::Less => trained(texts, options).is_ok_and(|new| new.vocabulary_size() > has),
     };
-    other.then(|| {
+    differs.then(|| {
         format!(
-            "; it has {has} pieces, and data.vocab_size = {asked} is for a new one: remove it, or name another --cache-dir"
+            "; it has {has} pieces; data.vocab_size = {requested} only applies to a new one: remove the file or use another --cache-dir"
         )
     })
 }
 
-/// The vocabulary that was kept; or why it cannot be used, where there is one at all.
-pub(super) fn kept_at(path: &Path) -> Result<Result<Tokenizer, &'static str>, TokenizerError> {
+/// Loads the saved vocabulary; the inner error is why it cannot be used, empty if there is none.
+pub(super) fn load_saved(path: &Path) -> Result<Result<Tokenizer, &'static str>, TokenizerError> {
     match Tokenizer::load(path) {
         Ok(tokenizer) => Ok(Ok(tokenizer)),
         Err(TokenizerError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             Ok(Err(""))
         }
-        Err(TokenizerError::Broken { .. }) => Ok(Err(", because the one before is damaged")),
+        Err(TokenizerError::Broken { .. }) => Ok(Err(", because the saved one is damaged")),
         Err(error) => Err(error),
     }
 }
 
-fn name(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     path.file_name().map(PathBuf::from).unwrap_or_default().display().to_string()
 }
 
-/// What the vocabulary cannot say of these texts, in words.
-fn shortcoming(tokenizer: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions) -> Option<String> {
+/// Returns what the vocabulary lacks for these texts, for display.
+fn missing_coverage(tokenizer: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions) -> Option<String> {
     let languages: BTreeSet<&str> = texts.iter().map(|(language, _)| *language).collect();
     if let Some(language) = languages.into_iter().find(|code| tokenizer.language_id(code).is_none()) {
         return Some(format!("has no [{language}] token"));
@@ -109,14 +109,14 @@ fn shortcoming(tokenizer: &Tokenizer, texts: &[(&str, &str)], options: &TrainOpt
     if unknown.is_empty() {
         return None;
     }
-    let sounds = text::alphabet("en", Cleaner::Phonemes).unwrap_or_default();
+    let phonemes = text::alphabet("en", Cleaner::Phonemes).unwrap_or_default();
     let other_cleaner = match options.cleaner {
-        Cleaner::Phonemes => !has_phonemes(tokenizer) && unknown.iter().any(|&c| sounds.contains(c)),
+        Cleaner::Phonemes => !has_phonemes(tokenizer) && unknown.iter().any(|&c| phonemes.contains(c)),
         Cleaner::Default | Cleaner::Coqui => has_phonemes(tokenizer),
     };
     Some(match other_cleaner {
-        true => format!("was made with another data.cleaner than {}: records are made anew", options.cleaner),
-        false => format!("cannot say {}", unknown.iter().collect::<String>()),
+        true => format!("was made with another data.cleaner than {}: records are rebuilt", options.cleaner),
+        false => format!("has no token for {}", unknown.iter().collect::<String>()),
     })
 }
 
@@ -131,46 +131,46 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_vocabulary_stays_until_it_cannot_say_something() {
+    fn a_saved_vocabulary_stays_until_it_lacks_something() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = folder.path().join("tokenizer.json");
-        let first = choose(None, &kept, &TEXTS, &options()).unwrap();
+        let saved = folder.path().join("tokenizer.json");
+        let first = choose(None, &saved, &TEXTS, &options()).unwrap();
         assert!(first.is_new);
-        std::fs::write(&kept, first.tokenizer.to_json()).unwrap();
+        std::fs::write(&saved, first.tokenizer.to_json()).unwrap();
 
         let more = [TEXTS[0], TEXTS[1], ("en", "Ten more words are here now.")];
-        let again = choose(None, &kept, &more, &options()).unwrap();
+        let again = choose(None, &saved, &more, &options()).unwrap();
         assert!(!again.is_new, "{}", again.why);
         assert_eq!(again.tokenizer.fingerprint(), first.tokenizer.fingerprint());
 
         let persian = [TEXTS[0], ("fa", "سلام")];
-        let new = choose(None, &kept, &persian, &options()).unwrap();
+        let new = choose(None, &saved, &persian, &options()).unwrap();
         assert!(new.is_new && new.why.contains("[fa]"), "{}", new.why);
     }
 
     #[test]
-    fn a_kept_vocabulary_of_another_size_is_named_and_stays() {
+    fn a_saved_vocabulary_of_another_size_is_reported_and_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = folder.path().join("tokenizer.json");
-        let first = choose(None, &kept, &TEXTS, &options()).unwrap();
-        std::fs::write(&kept, first.tokenizer.to_json()).unwrap();
-        let said = |vocab_size| {
-            let chosen = choose(None, &kept, &TEXTS, &TrainOptions { vocab_size, ..options() }).unwrap();
+        let saved = folder.path().join("tokenizer.json");
+        let first = choose(None, &saved, &TEXTS, &options()).unwrap();
+        std::fs::write(&saved, first.tokenizer.to_json()).unwrap();
+        let why = |vocab_size| {
+            let chosen = choose(None, &saved, &TEXTS, &TrainOptions { vocab_size, ..options() }).unwrap();
             assert!(!chosen.is_new);
             chosen.why
         };
         let fewer = first.tokenizer.vocabulary_size() - 1;
-        assert!(said(fewer).contains(&format!("data.vocab_size = {fewer}")), "{}", said(fewer));
-        assert!(!said(300).contains("vocab_size"), "{}", said(300));
-        assert!(!said(3000).contains("vocab_size"), "the texts have no more pieces: {}", said(3000));
+        assert!(why(fewer).contains(&format!("data.vocab_size = {fewer}")), "{}", why(fewer));
+        assert!(!why(300).contains("vocab_size"), "{}", why(300));
+        assert!(!why(3000).contains("vocab_size"), "the texts have no more pieces: {}", why(3000));
     }
 
     #[test]
-    fn a_damaged_one_is_replaced_and_a_named_one_is_not() {
+    fn a_damaged_saved_vocabulary_is_replaced_but_a_given_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let kept = folder.path().join("tokenizer.json");
-        std::fs::write(&kept, b"{").unwrap();
-        assert!(choose(None, &kept, &TEXTS, &options()).unwrap().why.contains("damaged"));
-        assert!(choose(Some(&kept), &kept, &TEXTS, &options()).is_err());
+        let saved = folder.path().join("tokenizer.json");
+        std::fs::write(&saved, b"{").unwrap();
+        assert!(choose(None, &saved, &TEXTS, &options()).unwrap().why.contains("damaged"));
+        assert!(choose(Some(&saved), &saved, &TEXTS, &options()).is_err());
     }
 }

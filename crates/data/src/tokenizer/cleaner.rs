@@ -1,27 +1,27 @@
-//! Which cleaner a corpus is read with where nobody names one.
+//! Chooses the cleaner of a corpus if none is configured.
 
 use myxtts_text::{self as text, Cleaner};
 
-use super::{CHARACTERS, Tokenizer, size_for};
+use super::{CHARACTERS, Tokenizer, default_vocab_size};
 
-/// A cleaner, and the reason where it was chosen and is not the usual one.
+/// A cleaner, and the reason if it was chosen automatically and is not the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChosenCleaner {
     /// The cleaner.
     pub cleaner: Cleaner,
-    /// Why, for whoever did not ask for it.
+    /// Reason for an automatic choice; `None` for the default or a configured cleaner.
     pub why: Option<&'static str>,
 }
 
 impl ChosenCleaner {
-    /// The choice as a line for people; `None` where there is nothing to explain.
+    /// The choice as one line for display; `None` if there is nothing to explain.
     pub fn line(&self) -> Option<String> {
         self.why.map(|why| format!("data.cleaner = {}: {why}", self.cleaner))
     }
 }
 
-/// The cleaner for `texts` (language and transcript): the `written` one, else what a `vocabulary` that is given was made
-/// for, else phonemes where the texts are few and at least half of them English. Depends on nothing else, so that
+/// Returns the cleaner for `texts` (language and transcript): the `written` one, else the one the given `vocabulary` was
+/// made for, else phonemes if there is little text and at least half of it is English. Depends on nothing else, so that
 /// every command decides the same for the same corpus.
 pub fn choose_cleaner(
     written: Option<Cleaner>,
@@ -40,16 +40,16 @@ pub fn choose_cleaner(
     }
     let english = texts.iter().filter(|(language, _)| text::canonical(language) == "en").count();
     let characters = texts.iter().map(|(_, text)| text.chars().count()).sum();
-    if size_for(characters) == CHARACTERS && english > 0 && 2 * english >= texts.len() {
+    if default_vocab_size(characters) == CHARACTERS && english > 0 && 2 * english >= texts.len() {
         return phonemes("with little English speech, the model need not learn spelling");
     }
     usual(Cleaner::Default)
 }
 
-/// Whether a vocabulary can say every English sound: letters alone never do.
+/// Whether a vocabulary has a token for every English phoneme; vocabularies of letters never do.
 pub(super) fn has_phonemes(vocabulary: &Tokenizer) -> bool {
-    let sounds = text::alphabet("en", Cleaner::Phonemes).unwrap_or_default();
-    sounds.chars().filter(|c| c.is_alphabetic()).all(|c| vocabulary.knows(c))
+    let phonemes = text::alphabet("en", Cleaner::Phonemes).unwrap_or_default();
+    phonemes.chars().filter(|c| c.is_alphabetic()).all(|c| vocabulary.knows(c))
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn little_english_is_read_as_phonemes() {
+    fn little_english_uses_phonemes() {
         assert_eq!(cleaner(&[ENGLISH, BRITISH]), Cleaner::Phonemes);
         assert_eq!(cleaner(&[PERSIAN]), Cleaner::Default);
         assert_eq!(cleaner(&[]), Cleaner::Default);
@@ -79,23 +79,23 @@ mod tests {
     }
 
     #[test]
-    fn much_text_is_read_as_letters() {
+    fn much_text_uses_letters() {
         let text = "a".repeat(999_999);
         assert_eq!(cleaner(&[("en", &text)]), Cleaner::Phonemes);
         assert_eq!(cleaner(&[("en", &text), ("en", "b")]), Cleaner::Default);
     }
 
     #[test]
-    fn what_is_written_and_the_vocabulary_come_first() {
+    fn the_setting_and_the_vocabulary_take_precedence() {
         let trained = |cleaner| {
             let options = TrainOptions { vocab_size: CHARACTERS, cleaner, ..TrainOptions::default() };
             train([ENGLISH, PERSIAN], &options).unwrap()
         };
-        let (letters, sounds) = (trained(Cleaner::Default), trained(Cleaner::Phonemes));
+        let (letters, phonemes) = (trained(Cleaner::Default), trained(Cleaner::Phonemes));
         assert_eq!(choose_cleaner(None, Some(&letters), &[ENGLISH]).cleaner, Cleaner::Default);
-        assert_eq!(choose_cleaner(None, Some(&sounds), &[PERSIAN]).cleaner, Cleaner::Phonemes);
+        assert_eq!(choose_cleaner(None, Some(&phonemes), &[PERSIAN]).cleaner, Cleaner::Phonemes);
         for written in [Cleaner::Default, Cleaner::Coqui, Cleaner::Phonemes] {
-            let chosen = choose_cleaner(Some(written), Some(&sounds), &[ENGLISH]);
+            let chosen = choose_cleaner(Some(written), Some(&phonemes), &[ENGLISH]);
             assert_eq!((chosen.cleaner, chosen.line()), (written, None));
         }
     }

@@ -1,4 +1,4 @@
-//! How well a vocabulary covers texts, before anyone trains on them.
+//! Measures how well a vocabulary covers texts, before training on them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,77 +8,77 @@ use serde::Serialize;
 
 use super::{Tokenizer, spaced};
 
-/// Tokens of text that XTTS reads at most, the language's included.
+/// Maximum number of text tokens of XTTS, including the language token.
 pub const TEXT_TOKEN_LIMIT: usize = 400;
 
-/// How many examples are kept of each kind.
-const EXAMPLES: usize = 5;
+/// Maximum number of examples of each kind.
+const MAX_EXAMPLES: usize = 5;
 
-/// How a vocabulary covers a set of texts.
+/// Coverage of a set of texts by a vocabulary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Coverage {
-    /// Texts that were cleaned and cut.
+    /// Number of texts that were cleaned and tokenised.
     pub texts: u64,
-    /// Characters of the cleaned texts, spaces included.
+    /// Number of characters of the cleaned texts, including spaces.
     pub characters: u64,
-    /// How many of them have no token.
+    /// Number of characters without a token.
     pub unknown: u64,
-    /// Tokens they became.
+    /// Number of tokens.
     pub tokens: u64,
-    /// Every character that occurs, the unknown ones first, then by count.
+    /// Every character that occurs, unknown ones first, then by count.
     pub per_character: Vec<CharacterCount>,
     /// The texts with the most tokens.
     pub longest: Vec<LongText>,
-    /// How many texts have more than [`TEXT_TOKEN_LIMIT`] tokens.
+    /// Number of texts with more than [`TEXT_TOKEN_LIMIT`] tokens.
     pub over_limit: u64,
-    /// Languages of the texts that the vocabulary has no token for.
+    /// Languages of the texts without a token in the vocabulary.
     pub missing_languages: BTreeSet<String>,
-    /// Texts that could not be cleaned.
+    /// Number of texts that could not be cleaned.
     pub uncleanable: u64,
-    /// Some of them: id and reason.
+    /// Id and reason of some of these texts.
     pub uncleanable_examples: Vec<(String, String)>,
 }
 
-/// One character's share.
+/// Count of one character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CharacterCount {
     /// The character.
     pub character: char,
-    /// Its code point, because some cannot be seen.
+    /// Code point such as `U+0041`, because some characters are invisible.
     pub code: String,
-    /// How often it occurs.
+    /// Number of occurrences.
     pub count: u64,
-    /// How often it became `[UNK]`: always or never.
+    /// Number of occurrences that became `[UNK]`: all or none.
     pub unknown: u64,
-    /// Texts it occurs in, where it is unknown.
+    /// Ids of some texts with it, if it is unknown.
     pub examples: Vec<String>,
 }
 
 /// A text with many tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LongText {
-    /// Its id.
+    /// Id of the text.
     pub id: String,
-    /// Its tokens.
+    /// Number of tokens.
     pub tokens: usize,
-    /// Its characters after cleaning.
+    /// Number of characters after cleaning.
     pub characters: usize,
 }
 
 impl Coverage {
-    /// The share of characters without a token.
+    /// Fraction of characters without a token.
     pub fn unknown_rate(&self) -> f64 {
         self.unknown as f64 / self.characters.max(1) as f64
     }
 
-    /// Tokens for each character: smaller is shorter sequences.
+    /// Tokens per character: less means shorter sequences.
     pub fn tokens_per_character(&self) -> f64 {
         self.tokens as f64 / self.characters.max(1) as f64
     }
 }
 
-/// Measures `(id, language, text)` triples. Languages the vocabulary does not have are measured too: that is
-/// the question before extending it.
+/// Measures `(id, language, text)` triples, including languages that the vocabulary lacks: coverage is often measured before
+/// adding a language.
 pub fn coverage<I, L, T>(
     tokenizer: &Tokenizer,
     texts: impl IntoIterator<Item = (I, L, T)>,
@@ -97,7 +97,7 @@ where
             coverage.missing_languages.insert(code.clone());
         }
         let cut = text::clean(text.as_ref(), &code, cleaner).map_err(|error| error.to_string()).and_then(
-            |cleaned| match tokenizer.pieces_of(&spaced(&cleaned)) {
+            |cleaned| match tokenizer.split(&spaced(&cleaned)) {
                 Ok((pieces, _)) => Ok((cleaned, pieces.len() + 1)),
                 Err(error) => Err(error.to_string()),
             },
@@ -106,7 +106,7 @@ where
             Ok(cut) => cut,
             Err(reason) => {
                 coverage.uncleanable += 1;
-                if coverage.uncleanable_examples.len() < EXAMPLES {
+                if coverage.uncleanable_examples.len() < MAX_EXAMPLES {
                     coverage.uncleanable_examples.push((id, reason));
                 }
                 continue;
@@ -122,7 +122,7 @@ where
             *count += 1;
             if !tokenizer.knows(c) {
                 coverage.unknown += 1;
-                if examples.len() < EXAMPLES && examples.last() != Some(&id) {
+                if examples.len() < MAX_EXAMPLES && examples.last() != Some(&id) {
                     examples.push(id.clone());
                 }
             }
@@ -146,8 +146,8 @@ where
 
 fn keep_longest(longest: &mut Vec<LongText>, text: LongText) {
     let at = longest.partition_point(|other| other.tokens >= text.tokens);
-    if at < EXAMPLES {
+    if at < MAX_EXAMPLES {
         longest.insert(at, text);
-        longest.truncate(EXAMPLES);
+        longest.truncate(MAX_EXAMPLES);
     }
 }

@@ -1,14 +1,12 @@
-//! A new language for an existing vocabulary, without moving an id.
+//! Adds a language to an existing vocabulary without changing an id.
 //!
-//! Old pieces, ids and merges stay as they are, in order. New characters, then new pieces, then the language's
-//! token get ids behind the largest. New merges stand behind all old ones, and their results are new pieces,
-//! so they can never make an old merge apply.
+//! Old pieces, ids and merges stay in their order. New characters, then new pieces, then the language token get ids after
+//! the largest. New merges come after all old ones, and their results are new pieces, so they never enable an old merge.
 //!
-//! Would texts of the old languages change? A new piece is made only if it has a character that no old
-//! language writes, so a text in an old language's alphabet keeps its ids: Persian added beside Arabic learns
-//! «گفت» and «می‌» but not «را», which Arabic writes too. [`ExtendOptions::shared`] lifts that: fewer tokens
-//! for the new language, at the price of other ids for old texts with the same letters; the report counts
-//! the sample texts that change.
+//! Texts of the old languages keep their ids: a new piece must contain a character that no old language uses. Persian added
+//! next to Arabic learns «گفت» and «می‌» but not «را», which Arabic writes too. [`ExtendOptions::shared`] lifts this rule:
+//! fewer tokens for the new language, but other ids for old texts with the same letters; the report counts the sample texts
+//! that change.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -19,25 +17,25 @@ use super::coverage::{Coverage, coverage};
 use super::file::Added;
 use super::merges::{Limits, Pieces, Word, learn};
 use super::train::WordCounts;
-use super::{Tokenizer, TokenizerError, single};
+use super::{Tokenizer, TokenizerError, single_char};
 
-/// How a vocabulary is extended.
+/// Options for extending a vocabulary.
 #[derive(Clone, Debug)]
 pub struct ExtendOptions {
-    /// The language to add.
+    /// Code of the language to add.
     pub language: String,
-    /// New ids at most, characters and the language's token included. About 2,000 serve a language best.
+    /// Maximum number of new ids, including characters and the language token. About 2,000 is best for a language.
     pub new_tokens: usize,
     /// The cleaner the model will be trained with.
     pub cleaner: Cleaner,
-    /// How often two pieces must stand together to become one.
+    /// Minimum number of occurrences of a pair to be merged.
     pub min_frequency: u64,
-    /// Whether pieces may be made of letters that old languages write too.
+    /// Whether new pieces may consist only of letters that old languages use too.
     pub shared: bool,
 }
 
 impl ExtendOptions {
-    /// The defaults for a language.
+    /// The default options for a language.
     pub fn new(language: &str) -> Self {
         ExtendOptions {
             language: language.to_owned(),
@@ -49,35 +47,35 @@ impl ExtendOptions {
     }
 }
 
-/// What extending a vocabulary did.
+/// Result of extending a vocabulary.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExtendReport {
-    /// The language added.
+    /// Code of the added language.
     pub language: String,
-    /// The id of its token.
+    /// Id of its language token.
     pub language_id: i32,
     /// The first new id.
     pub first_id: usize,
-    /// Characters that had no token.
+    /// Characters that had no token before.
     pub characters: Vec<char>,
-    /// New pieces of more than one character.
+    /// Number of new pieces of more than one character.
     pub pieces: usize,
     /// Rows of the text embedding before.
     pub size_before: usize,
     /// Rows of the text embedding after.
     pub size_after: usize,
-    /// How the old vocabulary covered the new language's texts.
+    /// Coverage of the new language's texts by the old vocabulary.
     pub before: Coverage,
-    /// How the new one does.
+    /// Coverage of the same texts by the new vocabulary.
     pub after: Coverage,
-    /// Texts of other languages that were given.
+    /// Number of sample texts in other languages.
     pub old_texts: usize,
-    /// How many of them have other ids now.
+    /// Number of these with different ids now.
     pub old_texts_changed: usize,
 }
 
-/// Adds a language, learning from those of the `(language, text)` pairs that are in it; the others are
-/// samples of old languages, to be compared before and after.
+/// Adds a language, learning from those of the `(language, text)` pairs that are in it; the others are samples of old
+/// languages whose ids are compared before and after.
 pub fn extend<L, T>(
     base: &Tokenizer,
     texts: impl IntoIterator<Item = (L, T)>,
@@ -91,7 +89,7 @@ where
     let (new, old): (Vec<_>, Vec<_>) =
         texts.into_iter().partition(|(code, _)| text::canonical(code.as_ref()) == language);
     let counts =
-        WordCounts::of(new.iter().map(|(code, text)| (code.as_ref(), text.as_ref())), options.cleaner)?;
+        WordCounts::count(new.iter().map(|(code, text)| (code.as_ref(), text.as_ref())), options.cleaner)?;
     if counts.words.is_empty() {
         return Err(TokenizerError::NoText(Some(language)));
     }
@@ -105,7 +103,7 @@ where
         vocabulary.append(character.to_string());
     }
 
-    // The words as the old vocabulary with the new characters cuts them: new merges go on from there.
+    // Split the words with the old vocabulary and the new characters: new merges continue from there.
     let widened = Tokenizer::new(vocabulary.clone())?;
     let mut pieces = Pieces::default();
     for (piece, _) in &vocabulary.pieces {
@@ -114,7 +112,7 @@ where
     let old_pieces = pieces.names.len();
     let mut words = Vec::with_capacity(counts.words.len());
     for (word, &count) in &counts.words {
-        let cut = widened.pieces_of(word)?.0;
+        let cut = widened.split(word)?.0;
         words.push(Word { pieces: cut.iter().map(|piece| pieces.number(piece)).collect(), count });
     }
     let has_token = base.languages.contains_key(&language);
@@ -171,7 +169,7 @@ fn changes(base: &Tokenizer, extended: &Tokenizer, language: &str, text: &str, c
     }
 }
 
-/// The characters that the languages of `base` other than `language` write.
+/// Characters used by the languages of `base` other than `language`.
 fn foreign_characters(base: &Tokenizer, language: &str, cleaner: Cleaner) -> HashSet<char> {
     let mut foreign = HashSet::new();
     for other in base.languages.keys().filter(|other| *other != language) {
@@ -179,8 +177,10 @@ fn foreign_characters(base: &Tokenizer, language: &str, cleaner: Cleaner) -> Has
             (Some(alphabet), _) => foreign.extend(alphabet.chars()),
             // XTTS writes these in Latin letters with tone numbers.
             (None, "zh-cn" | "ja" | "ko") => foreign.extend(('a'..='z').chain('0'..='9')),
-            // Nothing is known about what it writes: everything the vocabulary has may be its.
-            (None, _) => foreign.extend(base.vocabulary.pieces.iter().filter_map(|(piece, _)| single(piece))),
+            // Unknown alphabet: assume that it uses every character of the vocabulary.
+            (None, _) => {
+                foreign.extend(base.vocabulary.pieces.iter().filter_map(|(piece, _)| single_char(piece)))
+            }
         }
     }
     foreign

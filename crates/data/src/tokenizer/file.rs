@@ -1,8 +1,8 @@
-//! The vocabulary file: Hugging Face *tokenizers* JSON in the one shape XTTS uses (BPE, `[UNK]`, split at
-//! white space and between letters and signs, nothing before or after).
+//! The vocabulary file: Hugging Face *tokenizers* JSON in the form XTTS uses (BPE, `[UNK]`, split at white space and between
+//! letters and punctuation, no post-processing).
 //!
-//! Read by us and checked before the `tokenizers` crate sees it: the crate panics on a merge whose result is
-//! longer than every piece, and accepts a vocabulary in which two pieces share an id.
+//! Parsed and validated before it is passed to the `tokenizers` crate: the crate panics on a merge whose result is longer
+//! than every piece, and accepts a vocabulary in which two pieces share an id.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,17 +11,17 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// Beyond this an id is a typing error, not a vocabulary; a model would allocate a row for each.
-const LARGEST_ID: u32 = 1_000_000;
+/// Maximum id. A larger one is a mistake; a model would allocate a row for each.
+const MAX_ID: u32 = 1_000_000;
 
-/// The contents of a vocabulary file.
+/// Contents of a vocabulary file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Vocabulary {
-    /// Tokens matched as a whole, in the order of the file.
+    /// Tokens matched as a whole, in file order.
     pub added: Vec<Added>,
-    /// Every piece with its id, by id.
+    /// Every piece with its id, sorted by id.
     pub pieces: Vec<(String, u32)>,
-    /// Pairs of pieces to merge, first ones first. XTTS' own file has doubles: the last one counts.
+    /// Pairs of pieces to merge, in order of priority. XTTS' own file has duplicates: the last one counts.
     pub merges: Vec<(String, String)>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Added {
 }
 
 impl Added {
-    /// A special token as XTTS writes them.
+    /// Creates a special token with the flags XTTS uses.
     pub fn special(content: &str, id: u32) -> Self {
         Added {
             id,
@@ -100,7 +100,7 @@ struct Model {
     merges: Vec<Merge>,
 }
 
-/// Pieces in the order of the file: a map would hide doubles.
+/// Pieces in file order: a map would hide duplicates.
 struct Pieces(Vec<(String, u32)>);
 
 impl Serialize for Pieces {
@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for Pieces {
     }
 }
 
-/// `"a b"` as XTTS writes it, or `["a", "b"]` as later versions of the format do.
+/// A merge as `"a b"`, as XTTS writes it, or `["a", "b"]`, as later versions of the format do.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Merge {
@@ -151,7 +151,7 @@ impl Serialize for Merge {
 }
 
 impl Vocabulary {
-    /// Parses and checks a file. The error says what is wrong with it.
+    /// Parses and validates a file. The error describes the fault.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let document: Document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let model = document.model;
@@ -166,7 +166,7 @@ impl Vocabulary {
             ("model.dropout", model.dropout, Value::Null),
         ] {
             if found != wanted {
-                return Err(format!("{what} is {found}, but an XTTS vocabulary has {wanted} there"));
+                return Err(format!("{what} is {found}, but an XTTS vocabulary has {wanted}"));
             }
         }
         for (what, found) in [
@@ -176,7 +176,7 @@ impl Vocabulary {
             ("byte_fallback", model.byte_fallback),
             ("ignore_merges", model.ignore_merges),
         ] {
-            // Older and newer writers say "off" as null, false or an empty text.
+            // Older and newer writers encode "off" as null, false or an empty string.
             if !(found.is_null() || found == Value::Bool(false) || found == Value::String(String::new())) {
                 return Err(format!("model.{what} is {found}, but XTTS vocabularies do not use it"));
             }
@@ -189,7 +189,7 @@ impl Vocabulary {
                 Merge::Pair(a, b) => Ok((a, b)),
                 Merge::Spaced(both) => match both.split_once(' ') {
                     Some((a, b)) if !b.contains(' ') => Ok((a.to_owned(), b.to_owned())),
-                    _ => Err(format!("merge {at} is {both:?}, not two pieces with a space between")),
+                    _ => Err(format!("merge {at} is {both:?}, not two pieces separated by a space")),
                 },
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -199,11 +199,11 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// The laws the `tokenizers` crate and our encoder rely on.
+    /// Checks the invariants that the `tokenizers` crate and our encoder rely on.
     fn check(&mut self) -> Result<(), String> {
         let mut ids: HashMap<String, u32> = HashMap::with_capacity(self.pieces.len());
         let mut taken: HashMap<u32, String> = HashMap::with_capacity(self.pieces.len());
-        // Added tokens are usually pieces too; where they are not, they become some.
+        // Added tokens are usually pieces too; missing ones are added to the pieces.
         let missing: Vec<(String, u32)> = {
             let known: HashSet<&str> = self.pieces.iter().map(|(piece, _)| piece.as_str()).collect();
             self.added
@@ -218,13 +218,11 @@ impl Vocabulary {
             if piece.is_empty() {
                 return Err(format!("the piece of id {id} is empty"));
             }
-            if *id > LARGEST_ID {
-                return Err(format!(
-                    "the id of {piece:?} is {id}; the largest that makes sense is {LARGEST_ID}"
-                ));
+            if *id > MAX_ID {
+                return Err(format!("the id of {piece:?} is {id}; the limit is {MAX_ID}"));
             }
             if ids.insert(piece.clone(), *id).is_some() {
-                return Err(format!("the piece {piece:?} stands there twice"));
+                return Err(format!("the piece {piece:?} occurs twice"));
             }
             if let Some(other) = taken.insert(*id, piece.clone()) {
                 return Err(format!("the pieces {other:?} and {piece:?} share the id {id}"));
@@ -262,7 +260,7 @@ impl Vocabulary {
         self.pieces.last().map_or(0, |(_, id)| *id as usize + 1)
     }
 
-    /// The piece of an id.
+    /// The piece with an id; empty if there is none.
     pub fn name(&self, id: u32) -> &str {
         match self.pieces.binary_search_by_key(&id, |(_, id)| *id) {
             Ok(at) => &self.pieces[at].0,
@@ -270,14 +268,14 @@ impl Vocabulary {
         }
     }
 
-    /// Adds a new piece behind all others and returns its id.
+    /// Appends a new piece and returns its id.
     pub fn append(&mut self, piece: String) -> u32 {
         let id = self.pieces.last().map_or(0, |(_, id)| id + 1);
         self.pieces.push((piece, id));
         id
     }
 
-    /// The file, in the form of XTTS' own: merges as `"a b"`, which every version of `tokenizers` reads.
+    /// Serialises in the form of XTTS' own file: merges as `"a b"`, which every version of `tokenizers` reads.
     pub fn to_json(&self) -> Vec<u8> {
         let document = Document {
             version: "1.0".into(),
@@ -301,7 +299,7 @@ impl Vocabulary {
                 merges: self.merges.iter().map(|(a, b)| Merge::Pair(a.clone(), b.clone())).collect(),
             },
         };
-        let mut json = serde_json::to_vec_pretty(&document).expect("text and numbers always become JSON");
+        let mut json = serde_json::to_vec_pretty(&document).expect("strings and numbers serialise to JSON");
         json.push(b'\n');
         json
     }

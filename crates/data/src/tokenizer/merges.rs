@@ -1,14 +1,14 @@
-//! Learning byte-pair merges from word counts.
+//! Learns byte-pair merges from word counts.
 //!
-//! Our own and not the `tokenizers` trainer, for two reasons: that one keeps several queue entries for one
-//! pair and breaks their ties by hash order, so that two runs may differ; and it cannot start from words that
-//! an existing vocabulary has cut already, which is what extending one needs. Here the next merge is always
-//! the pair with the largest count and then the smallest ids: a function of the counts alone.
+//! The trainer of the `tokenizers` crate is not used, for two reasons: it keeps several queue entries for one pair and
+//! breaks their ties by hash order, so that two runs may differ; and it cannot start from words that an existing vocabulary
+//! has already split, which extending one needs. Here the next merge is always the pair with the largest count, then the
+//! smallest ids: a function of the counts alone.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
-/// Pieces by number, without holes.
+/// Pieces by number, without gaps.
 #[derive(Default)]
 pub(super) struct Pieces {
     pub names: Vec<String>,
@@ -16,7 +16,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// The number of a piece, new or old.
+    /// Returns the number of a piece, assigning one to a new piece.
     pub fn number(&mut self, name: &str) -> u32 {
         if let Some(&number) = self.numbers.get(name) {
             return number;
@@ -30,19 +30,19 @@ impl Pieces {
 
 type Pair = (u32, u32);
 
-/// A word cut into pieces, and how often it occurs.
+/// A word split into pieces, and its number of occurrences.
 pub(super) struct Word {
     pub pieces: Vec<u32>,
     pub count: u64,
 }
 
-/// What may be learned.
+/// Limits of learning.
 pub(super) struct Limits<'a> {
-    /// How many new pieces at most.
+    /// Maximum number of new pieces.
     pub room: usize,
-    /// How often a pair must occur.
+    /// Minimum number of occurrences of a pair.
     pub min_frequency: u64,
-    /// Whether a piece may come into being; asked once for each candidate.
+    /// Whether a piece may be created; called once for each candidate.
     pub admissible: &'a dyn Fn(&str) -> bool,
 }
 
@@ -53,32 +53,32 @@ pub(super) fn learn(mut words: Vec<Word>, pieces: &mut Pieces, limits: &Limits) 
         table.add(index, word);
     }
     let mut queue = BinaryHeap::new();
-    for (pair, count) in table.take_touched() {
+    for (pair, count) in table.take_changed() {
         table.enqueue(&mut queue, pair, count, pieces, limits);
     }
     let mut merges = Vec::new();
-    let enough = pieces.names.len().saturating_add(limits.room);
-    while pieces.names.len() < enough {
+    let target = pieces.names.len().saturating_add(limits.room);
+    while pieces.names.len() < target {
         let Some((count, Reverse(pair))) = queue.pop() else { break };
         if table.count(pair) != count {
-            // Counted anew since it was queued; its present count has an entry of its own.
+            // Stale: the count changed after queueing, and the current count has its own entry.
             continue;
         }
-        let merged = pieces.number(&joined(pieces, pair));
+        let merged = pieces.number(&concatenated(pieces, pair));
         merges.push(pair);
         for index in table.words_of(pair) {
             table.remove(&words[index]);
             merge(&mut words[index].pieces, pair, merged);
             table.add(index, &words[index]);
         }
-        for (pair, count) in table.take_touched() {
+        for (pair, count) in table.take_changed() {
             table.enqueue(&mut queue, pair, count, pieces, limits);
         }
     }
     merges
 }
 
-fn joined(pieces: &Pieces, (a, b): Pair) -> String {
+fn concatenated(pieces: &Pieces, (a, b): Pair) -> String {
     format!("{}{}", pieces.names[a as usize], pieces.names[b as usize])
 }
 
@@ -98,21 +98,21 @@ fn merge(word: &mut Vec<u32>, (a, b): Pair, merged: u32) {
     word.truncate(kept);
 }
 
-/// How often each pair occurs, and in which words it may be found.
+/// Number of occurrences of each pair, and the words that may contain it.
 #[derive(Default)]
 struct Table {
     counts: HashMap<Pair, u64>,
-    places: HashMap<Pair, HashSet<usize>>,
-    touched: HashSet<Pair>,
-    refused: HashSet<Pair>,
+    words_by_pair: HashMap<Pair, HashSet<usize>>,
+    changed: HashSet<Pair>,
+    rejected: HashSet<Pair>,
 }
 
 impl Table {
     fn add(&mut self, index: usize, word: &Word) {
         for pair in word.pieces.windows(2).map(|two| (two[0], two[1])) {
             *self.counts.entry(pair).or_default() += word.count;
-            self.places.entry(pair).or_default().insert(index);
-            self.touched.insert(pair);
+            self.words_by_pair.entry(pair).or_default().insert(index);
+            self.changed.insert(pair);
         }
     }
 
@@ -121,7 +121,7 @@ impl Table {
             if let Some(count) = self.counts.get_mut(&pair) {
                 *count = count.saturating_sub(word.count);
             }
-            self.touched.insert(pair);
+            self.changed.insert(pair);
         }
     }
 
@@ -129,17 +129,18 @@ impl Table {
         self.counts.get(&pair).copied().unwrap_or(0)
     }
 
-    /// The words a pair was seen in; it is about to be merged in all of them.
+    /// Removes and returns the words that contain a pair; it is about to be merged in all of them.
     fn words_of(&mut self, pair: Pair) -> Vec<usize> {
-        let mut words: Vec<usize> = self.places.remove(&pair).unwrap_or_default().into_iter().collect();
+        let mut words: Vec<usize> =
+            self.words_by_pair.remove(&pair).unwrap_or_default().into_iter().collect();
         words.sort_unstable();
         words
     }
 
-    /// Pairs whose count changed since the last call, with their counts, in order.
-    fn take_touched(&mut self) -> BTreeMap<Pair, u64> {
-        let touched = std::mem::take(&mut self.touched);
-        touched.into_iter().map(|pair| (pair, self.count(pair))).collect()
+    /// Returns the pairs whose count changed since the last call, with their counts, in order.
+    fn take_changed(&mut self) -> BTreeMap<Pair, u64> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|pair| (pair, self.count(pair))).collect()
     }
 
     fn enqueue(
@@ -150,13 +151,13 @@ impl Table {
         pieces: &Pieces,
         limits: &Limits,
     ) {
-        if count < limits.min_frequency.max(1) || self.refused.contains(&pair) {
+        if count < limits.min_frequency.max(1) || self.rejected.contains(&pair) {
             return;
         }
-        if (limits.admissible)(&joined(pieces, pair)) {
+        if (limits.admissible)(&concatenated(pieces, pair)) {
             queue.push((count, Reverse(pair)));
         } else {
-            self.refused.insert(pair);
+            self.rejected.insert(pair);
         }
     }
 }
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commonest_pair_is_merged_first() {
+    fn the_most_frequent_pair_is_merged_first() {
         let mut pieces = Pieces::default();
         let words = words(&[("aab", 5), ("ab", 3), ("bc", 4)], &mut pieces);
         let limits = Limits { room: 2, min_frequency: 1, admissible: &|_| true };
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn inadmissible_and_rare_pieces_are_not_made() {
+    fn inadmissible_and_rare_pieces_are_not_created() {
         let mut pieces = Pieces::default();
         let list = words(&[("xyz", 5), ("yq", 1)], &mut pieces);
         let limits = Limits { room: 10, min_frequency: 2, admissible: &|piece| piece.contains('x') };

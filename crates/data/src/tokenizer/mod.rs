@@ -1,7 +1,7 @@
-//! Token ids from cleaned text; vocabularies trained, extended and reported on.
+//! Token ids of cleaned texts; training, extending and measuring vocabularies.
 //!
-//! A text becomes ids as in XTTS: clean, put `[language]` before it, write `[SPACE]` for each space, look the
-//! pieces up. Nothing else is added; START and STOP belong to the model.
+//! A text is encoded as in XTTS: clean it, prepend `[language]`, replace each space with `[SPACE]`, look up the pieces.
+//! Nothing else is added; START and STOP are added by the model.
 
 mod adopt;
 mod choose;
@@ -22,102 +22,102 @@ use tokenizers::pre_tokenizers::whitespace::Whitespace;
 
 use file::Vocabulary;
 
-pub use adopt::{Adopted, adopt};
-pub use choose::{Chosen, choose};
+pub use adopt::{AdoptedVocabulary, adopt};
+pub use choose::{VocabularyChoice, choose};
 pub use cleaner::{ChosenCleaner, choose_cleaner};
 pub use coverage::{CharacterCount, Coverage, LongText, TEXT_TOKEN_LIMIT, coverage};
 pub use extend::{ExtendOptions, ExtendReport, extend};
-pub use train::{CHARACTERS, TrainOptions, size_for, train};
+pub use train::{CHARACTERS, TrainOptions, default_vocab_size, train};
 
-/// A vocabulary larger than this is no vocabulary (XTTS-v2's is 0.4 MB).
-const LARGEST_FILE: u64 = 64 << 20;
+/// Maximum size of a vocabulary file in bytes (XTTS-v2's has 0.4 MB).
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// Why a vocabulary could not be read, made or used.
+/// Errors of reading, making or using a vocabulary.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
-    /// The file could not be read.
+    /// The file cannot be read.
     #[error("reading the vocabulary {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The underlying error.
         source: std::io::Error,
     },
-    /// The file is not a vocabulary we can use.
+    /// The file is not a usable vocabulary.
     #[error("{} is not an XTTS vocabulary: {reason}", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// The vocabulary has no token for the language.
     #[error(
-        "the vocabulary has no [{language}] token (it has {}); add the language with \
+        "the vocabulary has no [{language}] token (its languages: {}); add it with \
          `myxtts tokenizer extend VOCABULARY --data TEXTS --language {language} -o NEW`",
-        if known.is_empty() { "no language at all".to_owned() } else { known.join(", ") }
+        if known.is_empty() { "none".to_owned() } else { known.join(", ") }
     )]
     NoLanguage {
-        /// The language asked for.
+        /// The requested language.
         language: String,
-        /// The languages it has.
+        /// The languages of the vocabulary.
         known: Vec<String>,
     },
-    /// The file is the vocabulary of something else than the model that is trained further.
+    /// The file belongs to a different model than the one trained further.
     #[error(
-        "{} is neither the model's vocabulary nor an extension of it: {reason}; leave data.tokenizer out, or make \
+        "{} is neither the model's vocabulary nor an extension of it: {reason}; remove data.tokenizer, or create \
          one with `myxtts tokenizer extend`",
         path.display()
     )]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// Where they differ.
+        /// The first difference.
         reason: String,
     },
     /// The text could not be cleaned.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// The text could not be cleaned while a vocabulary was being made of it.
+    /// A text could not be cleaned while training a vocabulary.
     #[error("the text {text:?}: {source}")]
     BadText {
-        /// Its beginning.
+        /// The beginning of the text.
         text: String,
-        /// Why not.
+        /// The cleaner's error.
         source: TextError,
     },
-    /// Nothing to learn from.
+    /// There is no text to learn from; names the language if only one was wanted.
     #[error("there is no text{} to learn from", .0.as_ref().map(|l| format!(" in language {l:?}")).unwrap_or_default())]
     NoText(Option<String>),
-    /// Every character must have a token, and there are more of them than tokens were asked for.
+    /// Every character needs a token, and there are more characters than requested tokens.
     #[error(
-        "a vocabulary of {asked} tokens was asked for, but characters and special tokens alone are {needed}"
+        "a vocabulary of {requested} tokens is too small: characters and special tokens alone need {needed}"
     )]
     TooSmall {
-        /// The size asked for.
-        asked: usize,
-        /// The smallest possible.
+        /// The requested size.
+        requested: usize,
+        /// The smallest possible size.
         needed: usize,
     },
-    /// The `tokenizers` library refused.
-    #[error("the tokenizers library refused the vocabulary: {0}")]
+    /// An error of the `tokenizers` crate.
+    #[error("the tokenizers library rejected the vocabulary: {0}")]
     Engine(String),
 }
 
-/// What a text became.
+/// An encoded text.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Encoded {
     /// The text as it is spoken.
     pub cleaned: String,
-    /// The pieces, the language's token first.
+    /// The pieces, starting with the language token.
     pub pieces: Vec<String>,
-    /// Their ids.
+    /// The ids of the pieces.
     pub ids: Vec<i32>,
     /// Characters of the cleaned text that have no token and became `[UNK]`, each once.
     pub unknown: Vec<char>,
 }
 
-/// A vocabulary ready to encode with. Cheap to share between threads.
+/// A vocabulary ready for encoding. Cheap to share between threads.
 pub struct Tokenizer {
     vocabulary: Vocabulary,
     engine: tokenizers::Tokenizer,
@@ -139,28 +139,28 @@ impl Tokenizer {
     pub fn load(path: &Path) -> Result<Self, TokenizerError> {
         let io = |source| TokenizerError::Io { path: path.to_owned(), source };
         let size = std::fs::metadata(path).map_err(io)?.len();
-        if size > LARGEST_FILE {
-            let reason = format!("it has {size} bytes; the largest we read is {LARGEST_FILE}");
+        if size > MAX_FILE_BYTES {
+            let reason = format!("its {size} bytes exceed the limit of {MAX_FILE_BYTES}");
             return Err(TokenizerError::Broken { path: path.to_owned(), reason });
         }
         Self::from_bytes(&regular_file::read(path).map_err(io)?, path)
     }
 
-    /// Reads a vocabulary from memory; `name` stands for it in messages.
+    /// Reads a vocabulary from memory; `name` is used in messages.
     pub fn from_bytes(bytes: &[u8], name: &Path) -> Result<Self, TokenizerError> {
         let vocabulary = Vocabulary::parse(bytes)
             .map_err(|reason| TokenizerError::Broken { path: name.to_owned(), reason })?;
         Self::new(vocabulary)
     }
 
-    /// From a vocabulary that has been checked or made by us.
+    /// Creates a tokenizer from a validated or generated vocabulary.
     fn new(vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
         let engine = engine(&vocabulary).map_err(|error| TokenizerError::Engine(error.to_string()))?;
-        let characters = vocabulary.pieces.iter().filter_map(|(piece, _)| single(piece)).collect();
+        let characters = vocabulary.pieces.iter().filter_map(|(piece, _)| single_char(piece)).collect();
         let languages = vocabulary
             .added
             .iter()
-            .filter_map(|added| Some((language_of(&added.content)?.to_owned(), added.id)))
+            .filter_map(|added| Some((parse_language(&added.content)?.to_owned(), added.id)))
             .collect();
         Ok(Tokenizer { vocabulary, engine, characters, languages })
     }
@@ -172,24 +172,24 @@ impl Tokenizer {
             return Err(TokenizerError::NoLanguage { language: code, known: self.languages() });
         }
         let cleaned = text::clean(text, &code, cleaner)?;
-        let (pieces, ids) = self.pieces_of(&format!("[{code}]{}", spaced(&cleaned)))?;
+        let (pieces, ids) = self.split(&format!("[{code}]{}", spaced(&cleaned)))?;
         Ok(Encoded { pieces, ids, unknown: self.unknown(&cleaned), cleaned })
     }
 
-    /// Pieces and ids of a text in which spaces are `[SPACE]` already.
-    fn pieces_of(&self, text: &str) -> Result<(Vec<String>, Vec<i32>), TokenizerError> {
+    /// Returns pieces and ids of a text whose spaces are already `[SPACE]`.
+    fn split(&self, text: &str) -> Result<(Vec<String>, Vec<i32>), TokenizerError> {
         let encoding = self
             .engine
             .encode_fast(text, false)
             .map_err(|error| TokenizerError::Engine(error.to_string()))?;
-        // `encode_fast` gives ids only; their names are ours to look up. Ids are at most a million: checked
+        // `encode_fast` returns only ids, so the pieces are looked up. The cast is safe: ids are at most a million, checked
         // when the file was read.
         let pieces = encoding.get_ids().iter().map(|&id| self.vocabulary.name(id).to_owned()).collect();
         Ok((pieces, encoding.get_ids().iter().map(|&id| id as i32).collect()))
     }
 
-    /// Characters without a token, each once, in order. Exact: BPE starts from single characters, so a
-    /// character is unknown if and only if it is no piece.
+    /// Characters without a token, each once, in order. Exact: BPE starts from single characters, so a character is unknown
+    /// if and only if it is not a piece.
     fn unknown(&self, cleaned: &str) -> Vec<char> {
         let mut seen = HashSet::new();
         cleaned.chars().filter(|&c| !self.knows(c) && seen.insert(c)).collect()
@@ -205,35 +205,37 @@ impl Tokenizer {
         self.vocabulary.size()
     }
 
-    /// How many pieces there are; less than [`Self::vocabulary_size`] where ids were left out.
+    /// Number of pieces; less than [`Self::vocabulary_size`] if ids have gaps.
     pub fn pieces(&self) -> usize {
         self.vocabulary.pieces.len()
     }
 
-    /// How many merges there are.
+    /// Number of merges.
     pub fn merges(&self) -> usize {
         self.vocabulary.merges.len()
     }
 
-    /// Whether everything `base` says is said with the same ids here; where not, the first difference in words.
+    /// Checks that every text of `base` has the same ids here; the error describes the first difference.
     pub fn extends(&self, base: &Tokenizer) -> Result<(), String> {
-        let other = base.vocabulary.pieces.iter().find(|(piece, id)| self.vocabulary.name(*id) != piece);
-        if let Some((piece, id)) = other {
+        let difference = base.vocabulary.pieces.iter().find(|(piece, id)| self.vocabulary.name(*id) != piece);
+        if let Some((piece, id)) = difference {
             let here = self.vocabulary.name(*id);
-            return Err(format!("token {id} is {piece:?} in the model's and {here:?} in this one"));
+            return Err(format!(
+                "token {id} is {piece:?} in the model's vocabulary and {here:?} in this one"
+            ));
         }
         match self.vocabulary.merges.starts_with(&base.vocabulary.merges) {
             true => Ok(()),
-            false => Err("it puts pieces together in another order".to_owned()),
+            false => Err("its merges differ from the model's".to_owned()),
         }
     }
 
-    /// The languages it has a token for, in order.
+    /// The languages with a token, sorted.
     pub fn languages(&self) -> Vec<String> {
         self.languages.keys().cloned().collect()
     }
 
-    /// The text of a piece; empty where no piece has the id.
+    /// The text of a piece; empty if no piece has the id.
     pub fn piece(&self, id: i32) -> &str {
         u32::try_from(id).map_or("", |id| self.vocabulary.name(id))
     }
@@ -243,18 +245,18 @@ impl Tokenizer {
         self.languages.get(&text::canonical(language)).map(|&id| id as i32)
     }
 
-    /// The id of a special token; the file was refused if it lacked one.
+    /// The id of a special token; parsing rejects files that lack one.
     fn special(&self, content: &str) -> i32 {
         let token = self.vocabulary.added.iter().find(|added| added.content == content);
         token.map_or(0, |token| token.id as i32)
     }
 
-    /// The id the model puts before a text.
+    /// The id the model prepends to a text.
     pub fn start_id(&self) -> i32 {
         self.special("[START]")
     }
 
-    /// The id the model puts behind a text.
+    /// The id the model appends to a text.
     pub fn stop_id(&self) -> i32 {
         self.special("[STOP]")
     }
@@ -269,31 +271,31 @@ impl Tokenizer {
         self.special("[SPACE]")
     }
 
-    /// The vocabulary as a file, in the shape of XTTS' own.
+    /// Serialises the vocabulary in the format of XTTS' own file.
     pub fn to_json(&self) -> Vec<u8> {
         self.vocabulary.to_json()
     }
 
-    /// Identity of the content, whatever the layout of the file it came from.
+    /// Hash of the content, independent of the layout of the file it was read from.
     pub fn fingerprint(&self) -> [u8; 32] {
         *blake3::hash(&self.to_json()).as_bytes()
     }
 }
 
-/// A cleaned text as the engine wants it.
+/// A cleaned text with spaces replaced for the engine.
 fn spaced(cleaned: &str) -> String {
     cleaned.replace(' ', "[SPACE]")
 }
 
-/// The only character of a piece.
-fn single(piece: &str) -> Option<char> {
+/// The character of a one-character piece.
+fn single_char(piece: &str) -> Option<char> {
     let mut chars = piece.chars();
     let first = chars.next()?;
     chars.next().is_none().then_some(first)
 }
 
-/// `[fa]` -> `fa`, `[zh-cn]` -> `zh-cn`; none for `[STOP]` and pieces.
-fn language_of(token: &str) -> Option<&str> {
+/// `[fa]` -> `fa`, `[zh-cn]` -> `zh-cn`; `None` for `[STOP]` and ordinary pieces.
+fn parse_language(token: &str) -> Option<&str> {
     let code = token.strip_prefix('[')?.strip_suffix(']')?;
     let letters = code
         .split('-')

@@ -1,4 +1,4 @@
-//! A vocabulary from nothing but text.
+//! Trains a vocabulary on texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -11,28 +11,28 @@ use super::file::{Added, Vocabulary};
 use super::merges::{Limits, Pieces, Word, learn};
 use super::{Tokenizer, TokenizerError};
 
-/// How a vocabulary is trained.
+/// Options for training a vocabulary.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// Tokens in all, special ones and characters included; [`CHARACTERS`] for single characters alone.
+    /// Number of tokens, including special ones and characters; [`CHARACTERS`] for single characters only.
     pub vocab_size: usize,
-    /// Languages that get a token beside those of the texts.
+    /// Languages that get a token in addition to those of the texts.
     pub languages: Vec<String>,
     /// The cleaner the model will be trained with.
     pub cleaner: Cleaner,
-    /// How often two pieces must stand together to become one.
+    /// Minimum number of occurrences of a pair to be merged.
     pub min_frequency: u64,
 }
 
-/// The size of a vocabulary without merged pieces: as many tokens as there are characters and special tokens.
+/// The size of a vocabulary without merged pieces: one token per character and special token.
 pub const CHARACTERS: usize = 0;
 
-/// Below this many characters of text, pieces of several letters are too rare to learn the sound of.
-const ENOUGH_FOR_PIECES: usize = 1_000_000;
+/// With less text than this, pieces of several letters are too rare to learn their pronunciation.
+const MIN_CHARACTERS_FOR_PIECES: usize = 1_000_000;
 
-/// The size of a vocabulary for texts of so many characters, where nobody names one.
-pub fn size_for(characters: usize) -> usize {
-    if characters < ENOUGH_FOR_PIECES { CHARACTERS } else { 2048 }
+/// The default vocabulary size for texts with a total of `characters` characters.
+pub fn default_vocab_size(characters: usize) -> usize {
+    if characters < MIN_CHARACTERS_FOR_PIECES { CHARACTERS } else { 2048 }
 }
 
 impl Default for TrainOptions {
@@ -41,14 +41,14 @@ impl Default for TrainOptions {
     }
 }
 
-/// The special tokens with the ids that XTTS gives them; START has 261 there and stands right behind here.
+/// The special tokens with the ids that XTTS gives them, except START, which is 261 there.
 const SPECIALS: [&str; 4] = ["[STOP]", "[UNK]", "[SPACE]", "[START]"];
 
-/// Trains a vocabulary on `(language, text)` pairs. The same texts give the same vocabulary, whatever their
-/// order and however many threads there are.
+/// Trains a vocabulary on `(language, text)` pairs. The result does not depend on the order of the texts or the number of
+/// threads.
 ///
-/// Ids: specials, `[language]` tokens in alphabetical order, every character of the texts and of the
-/// languages' alphabets by code point, then pieces in the order they were learned.
+/// Ids: specials, `[language]` tokens in alphabetical order, every character of the texts and of the languages' alphabets by
+/// code point, then pieces in the order they were learnt.
 pub fn train<L, T>(
     texts: impl IntoIterator<Item = (L, T)>,
     options: &TrainOptions,
@@ -57,7 +57,7 @@ where
     L: AsRef<str> + Sync,
     T: AsRef<str> + Sync,
 {
-    let counts = WordCounts::of(texts, options.cleaner)?;
+    let counts = WordCounts::count(texts, options.cleaner)?;
     if counts.words.is_empty() {
         return Err(TokenizerError::NoText(None));
     }
@@ -83,7 +83,7 @@ where
     let needed = pieces.names.len();
     let room = match options.vocab_size {
         CHARACTERS => 0,
-        asked => asked.checked_sub(needed).ok_or(TokenizerError::TooSmall { asked, needed })?,
+        requested => requested.checked_sub(needed).ok_or(TokenizerError::TooSmall { requested, needed })?,
     };
     let words = counts
         .words
@@ -102,7 +102,7 @@ where
     Tokenizer::new(Vocabulary { added, pieces, merges })
 }
 
-/// How often each word occurs in cleaned texts, and which languages they were in.
+/// Number of occurrences of each word in cleaned texts, and the languages of the texts.
 #[derive(Default)]
 pub(super) struct WordCounts {
     pub words: BTreeMap<String, u64>,
@@ -110,9 +110,12 @@ pub(super) struct WordCounts {
 }
 
 impl WordCounts {
-    /// Cleans and counts. Cleaning runs on all cores, a block of texts at a time, so that a corpus of any
-    /// size is never held in memory; counting does not depend on the order.
-    pub fn of<L, T>(texts: impl IntoIterator<Item = (L, T)>, cleaner: Cleaner) -> Result<Self, TokenizerError>
+    /// Cleans and counts. Cleaning runs on all cores, one block of texts at a time, so that a large corpus is never held in
+    /// memory; counting does not depend on the order.
+    pub fn count<L, T>(
+        texts: impl IntoIterator<Item = (L, T)>,
+        cleaner: Cleaner,
+    ) -> Result<Self, TokenizerError>
     where
         L: AsRef<str> + Sync,
         T: AsRef<str> + Sync,
@@ -152,9 +155,9 @@ impl WordCounts {
     }
 }
 
-/// The runs of letters and of signs that the vocabulary's `Whitespace` splitter sees: merges never cross them.
+/// The runs of letters and of punctuation that the vocabulary's `Whitespace` splitter produces: merges never cross them.
 pub(super) fn words(cleaned: &str) -> impl Iterator<Item = &str> {
     static WORD: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"\w+|[^\w\s]+").expect("the pattern is a constant and tested"));
+        LazyLock::new(|| Regex::new(r"\w+|[^\w\s]+").expect("the pattern is constant and tested"));
     WORD.find_iter(cleaned).map(|found| found.as_str())
 }

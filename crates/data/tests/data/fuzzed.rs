@@ -1,4 +1,4 @@
-//! Damaged files of a corpus and of its cache, for a second each.
+//! Fuzzes the parsers of corpus and cache files, one second each.
 
 use super::audio::Wav;
 use super::cache::cache_fixture::{corpus, files_ending, prepared, scratch};
@@ -33,7 +33,7 @@ fn compressed_sound() {
 
 #[test]
 fn metadata() {
-    // The first byte is the layout's place in `Format::ALL`.
+    // The first byte is the layout's index in `Format::ALL`.
     let good = [
         "\x00audio_file|text|speaker_name\nwavs/a.wav|Hello there.|one\nwavs/b.wav|\"Quoted | text\"|two\n",
         "\x01a|Hello there, Mr. 3.|Hello there, mister three.\nb|And again.|And again.\n",
@@ -59,7 +59,7 @@ fn vocabularies() {
     fuzz(concat!(module_path!(), "::vocabularies"), &good, parsers::tokenizer);
 }
 
-/// The files of a small cache whose names end so; without the checksums at their ends, and with them.
+/// Returns the files of a small cache with this name ending, without and with their trailing checksums.
 fn of_cache(ending: &str, checksum: usize) -> Vec<Vec<u8>> {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 14), root.path().join("cache"));

@@ -1,4 +1,4 @@
-//! The `phonemes` cleaner on its way through everything that reads a cleaned text: vocabularies, coverage, `check`.
+//! The `phonemes` cleaner with everything that uses cleaned texts: vocabularies, coverage, `check`.
 
 use myxtts_data::check::{CorpusExaminer, Examiner};
 use myxtts_data::tokenizer::{CHARACTERS, TrainOptions, adopt, choose, coverage, train};
@@ -11,7 +11,7 @@ const OPTIONS: fn(Cleaner) -> TrainOptions =
     |cleaner| TrainOptions { vocab_size: CHARACTERS, cleaner, ..TrainOptions::default() };
 
 #[test]
-fn the_cleaner_is_known_by_its_name() {
+fn the_cleaner_parses_from_its_name() {
     assert_eq!("phonemes".parse::<Cleaner>().unwrap(), Cleaner::Phonemes);
     assert_eq!(Cleaner::Phonemes.to_string(), "phonemes");
     assert!("foo".parse::<Cleaner>().unwrap_err().to_string().contains("\"phonemes\""));
@@ -29,18 +29,18 @@ fn other_languages_are_cleaned_as_by_the_default() {
     assert_eq!(clean("3 cats", "en-GB", Cleaner::Phonemes).unwrap(), "θɹȋ kæts");
 }
 
-/// Every case of the English table: inside the alphabet, a fixed point, and one token per sound with a vocabulary that was
+/// Every case of the English table: inside the alphabet, a fixed point, and one token per phoneme with a vocabulary that was
 /// trained on a single other sentence.
 #[test]
-fn a_vocabulary_of_characters_has_a_token_for_every_sound() {
+fn a_character_vocabulary_has_a_token_for_every_phoneme() {
     let trained = train([("en", "A quiet morning.")], &OPTIONS(Cleaner::Phonemes)).unwrap();
     let letters = alphabet("en", Cleaner::Phonemes).unwrap();
     assert!(letters.chars().all(|c| trained.knows(c)));
     for case in table("english.tsv") {
         let encoded = trained.encode(&case.input, "en", Cleaner::Phonemes).unwrap();
-        let strange: String = encoded.cleaned.chars().filter(|&c| !letters.contains(c)).collect();
-        assert!(strange.chars().all(|c| !c.is_ascii()), "line {}: {}", case.line, encoded.cleaned);
-        if strange.is_empty() {
+        let outside: String = encoded.cleaned.chars().filter(|&c| !letters.contains(c)).collect();
+        assert!(outside.chars().all(|c| !c.is_ascii()), "line {}: {}", case.line, encoded.cleaned);
+        if outside.is_empty() {
             assert!(encoded.unknown.is_empty() && !encoded.ids[1..].contains(&trained.unk_id()));
             assert_eq!(encoded.ids.len(), 1 + encoded.cleaned.chars().count(), "line {}", case.line);
         }
@@ -57,7 +57,7 @@ fn a_vocabulary_of_characters_has_a_token_for_every_sound() {
 }
 
 #[test]
-fn a_vocabulary_of_letters_is_replaced_or_extended() {
+fn a_letter_vocabulary_is_replaced_or_extended() {
     let texts = [("en", "A quiet morning."), ("en", "The morning is quiet.")];
     let folder = tempfile::tempdir().unwrap();
     let kept = folder.path().join("tokenizer.json");
@@ -78,7 +78,7 @@ fn a_vocabulary_of_letters_is_replaced_or_extended() {
 }
 
 #[test]
-fn a_check_finds_nothing_strange_and_comparisons_stay_in_words() {
+fn the_check_knows_phonemes_and_comparisons_use_words() {
     let examiner = CorpusExaminer::new(None, Cleaner::Phonemes);
     let read = examiner.examine_text("A quiet morning in 1999.", "en").unwrap();
     assert_eq!(read.unknown, []);

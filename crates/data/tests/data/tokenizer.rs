@@ -1,5 +1,5 @@
-//! Vocabularies: the goldens id by id, training that does not depend on threads or order, extension that
-//! moves nothing, and files that are refused instead of trusted.
+//! Vocabularies: the golden ids, training independent of threads and order, extension that changes
+//! no id, and rejection of broken files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use myxtts_data::tokenizer::{
 use myxtts_text::{Cleaner, alphabet};
 use proptest::prelude::*;
 
-use crate::table::{laws, table};
+use crate::table::{property_config, table};
 
-/// Our copy of the goldens: tests with numbers of this vocabulary in them read it.
+/// The goldens in the repository, used by tests that contain ids of this vocabulary.
 fn own_goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens/tokenizer")
 }
 
-/// The goldens asked for: others of the same form must run unchanged.
+/// The requested goldens: others of the same format must work unchanged.
 fn goldens() -> PathBuf {
     std::env::var_os("MYXTTS_GOLDENS")
         .map_or_else(own_goldens, |folder| PathBuf::from(folder).join("tokenizer"))
@@ -57,7 +57,7 @@ fn persian() -> Vec<(String, String)> {
 }
 
 #[test]
-fn golden_texts_become_golden_ids() {
+fn golden_texts_encode_to_golden_ids() {
     let xtts = Tokenizer::load(&goldens().join("vocab.json")).unwrap();
     for golden in golden_cases(&goldens()) {
         let encoded = xtts.encode(&golden.raw, &golden.language, Cleaner::Coqui).unwrap();
@@ -87,7 +87,7 @@ fn the_xtts_vocabulary_is_described() {
 }
 
 #[test]
-fn a_vocabulary_written_and_read_again_is_the_same() {
+fn a_vocabulary_round_trips_through_its_file() {
     let xtts = xtts();
     let again = Tokenizer::from_bytes(&xtts.to_json(), Path::new("again")).unwrap();
     assert_eq!(again.fingerprint(), xtts.fingerprint());
@@ -98,7 +98,7 @@ fn a_vocabulary_written_and_read_again_is_the_same() {
 }
 
 #[test]
-fn a_missing_language_names_those_there_are_and_the_command_that_adds_it() {
+fn a_missing_language_error_names_the_known_ones_and_the_command_to_add_it() {
     let error = xtts().encode("سلام", "fa", Cleaner::Default).unwrap_err().to_string();
     for part in ["[fa]", "zh-cn", "myxtts tokenizer extend", "--language fa"] {
         assert!(error.contains(part), "{error}");
@@ -116,8 +116,9 @@ fn training_covers_every_character_and_keeps_the_special_ids() {
     for (language, text) in corpus() {
         let encoded = trained.encode(&text, &language, Cleaner::Default).unwrap();
         assert!(encoded.unknown.is_empty() && !encoded.ids.contains(&1), "{text}: {:?}", encoded.unknown);
-        let said: String = encoded.pieces[1..].iter().map(|p| if p == "[SPACE]" { " " } else { p }).collect();
-        assert_eq!(said, encoded.cleaned);
+        let joined: String =
+            encoded.pieces[1..].iter().map(|p| if p == "[SPACE]" { " " } else { p }).collect();
+        assert_eq!(joined, encoded.cleaned);
     }
     for language in ["de", "en", "fa"] {
         assert!(
@@ -128,7 +129,7 @@ fn training_covers_every_character_and_keeps_the_special_ids() {
 }
 
 #[test]
-fn training_is_a_function_of_the_texts_alone() {
+fn training_depends_only_on_the_texts() {
     let options = TrainOptions { vocab_size: 700, ..TrainOptions::default() };
     let with_threads = |threads: usize, corpus: Vec<(String, String)>| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -141,8 +142,8 @@ fn training_is_a_function_of_the_texts_alone() {
     assert_eq!(with_threads(3, backwards), first);
 }
 
-/// The `tokenizers` trainer as a second opinion: it may break ties between equal entries otherwise, and here
-/// it has no occasion to.
+/// Compares with the `tokenizers` trainer, which may break ties between equal entries differently; these
+/// texts have no such ties.
 #[test]
 fn training_agrees_with_the_tokenizers_library() {
     use tokenizers::models::TrainerWrapper;
@@ -175,15 +176,15 @@ fn training_agrees_with_the_tokenizers_library() {
 }
 
 #[test]
-fn a_vocabulary_too_small_for_its_characters_is_refused() {
+fn a_vocabulary_too_small_for_its_characters_is_rejected() {
     let options = TrainOptions { vocab_size: 20, ..TrainOptions::default() };
     let error = train(corpus(), &options).unwrap_err();
-    assert!(matches!(error, TokenizerError::TooSmall { asked: 20, .. }), "{error}");
+    assert!(matches!(error, TokenizerError::TooSmall { requested: 20, .. }), "{error}");
     assert!(matches!(train(Vec::<(&str, &str)>::new(), &options).unwrap_err(), TokenizerError::NoText(None)));
 }
 
 #[test]
-fn extending_moves_no_id_and_changes_no_old_text() {
+fn extending_changes_no_id_and_no_old_text() {
     let base = xtts();
     let old = golden_cases(&own_goldens()).into_iter().map(|golden| (golden.language, golden.raw));
     let options = ExtendOptions { new_tokens: 300, ..ExtendOptions::new("fa") };
@@ -205,7 +206,7 @@ fn extending_moves_no_id_and_changes_no_old_text() {
     let old_merges = before["model"]["merges"].as_array().unwrap();
     assert_eq!(&after["model"]["merges"].as_array().unwrap()[..old_merges.len()], &old_merges[..]);
 
-    // New ids begin behind the largest, and the language's token is the last.
+    // New ids begin after the largest, and the language token is the last.
     assert_eq!(report.first_id, 5413);
     assert_eq!(report.language_id as usize, extended.vocabulary_size() - 1);
     assert!(extended.vocabulary_size() <= 5413 + 300);
@@ -241,7 +242,7 @@ fn sharing_letters_gives_shorter_texts_and_is_reported() {
 }
 
 #[test]
-fn extending_with_a_language_it_has_keeps_the_token() {
+fn extending_a_known_language_keeps_its_token() {
     let options = ExtendOptions { new_tokens: 50, ..ExtendOptions::new("en") };
     let (extended, report) = extend(&xtts(), [("en", "hello ŵorld ŵorld")], &options).unwrap();
     assert_eq!(report.language_id, 259);
@@ -273,9 +274,9 @@ fn coverage_counts_unknown_characters_with_examples_and_long_texts() {
     assert_eq!(bad.uncleanable_examples[0].0, "x");
 }
 
-/// Each of these made the `tokenizers` crate panic or was accepted by it without a word.
+/// Each of these made the `tokenizers` crate panic or was accepted by it silently.
 #[test]
-fn broken_vocabularies_are_refused_with_a_reason() {
+fn broken_vocabularies_are_rejected_with_a_reason() {
     let file = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut json: serde_json::Value = serde_json::from_str(
             r#"{"added_tokens":[{"id":0,"content":"[STOP]"},{"id":1,"content":"[UNK]"},{"id":2,"content":"[SPACE]"},
@@ -312,7 +313,7 @@ fn broken_vocabularies_are_refused_with_a_reason() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..laws() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..property_config() })]
 
     /// Any text in an old language's own alphabet, not only the golden ones.
     #[test]
