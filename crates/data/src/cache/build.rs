@@ -11,10 +11,10 @@ use myxtts_run::progress::Progress;
 use super::CacheError;
 use super::featurizer::{self, Featurizer};
 use super::fingerprint::{Hash, failure_key, record_key};
-use super::names::{ShardName, place};
+use super::names::{ShardName, sort_key};
 use super::seal::{Failure, Seal, SealedRecord, StoredColumn};
 use super::shard::{SealedShard, ShardWriter};
-use super::source::{self, SourceMark};
+use super::source::{self, SourceDigest};
 use crate::problem::Problem;
 use crate::utterance::Utterance;
 
@@ -30,7 +30,9 @@ pub(super) struct Job<'a> {
     pub(super) thorough: bool,
     /// Failures in the whole corpus so far.
     pub(super) failed: AtomicU64,
+    /// Utterances in the whole corpus.
     pub(super) total: u64,
+    /// Fraction of `total` that may fail.
     pub(super) budget: f64,
     pub(super) stop: &'a AtomicBool,
     pub(super) halt: AtomicBool,
@@ -60,13 +62,13 @@ impl Job<'_> {
         old: &[ShardName],
     ) -> Result<Built, CacheError> {
         let old = self.load(old);
-        let marks = if old.is_empty() { Vec::new() } else { self.marks(utterances)? };
-        let built = match self.kept(shard, utterances, &old, &marks)? {
+        let digests = if old.is_empty() { Vec::new() } else { self.digests(utterances)? };
+        let built = match self.find_unchanged(shard, utterances, &old, &digests)? {
             Some(kept) => {
                 self.progress.advance(utterances.len() as u64);
                 kept
             }
-            None => self.write(shard, utterances, &old, &marks)?,
+            None => self.write(shard, utterances, &old, &digests)?,
         };
         Ok(built)
     }
@@ -82,20 +84,20 @@ impl Job<'_> {
         if old.is_empty() {
             return Ok(None);
         }
-        self.kept(shard, utterances, &old, &self.marks(utterances)?)
+        self.find_unchanged(shard, utterances, &old, &self.digests(utterances)?)
     }
 
     /// Returns the old shard that is identical to the one that would be built.
-    fn kept(
+    fn find_unchanged(
         &self,
         shard: u32,
         utterances: &[&Utterance],
         old: &[SealedShard],
-        marks: &[SourceMark],
+        digests: &[SourceDigest],
     ) -> Result<Option<Built>, CacheError> {
         let kept = old.iter().find(|old| {
-            let same_place = (old.seal.shard, old.seal.shards) == (shard, self.shards);
-            same_place && self.holds_exactly(&old.seal, utterances, marks) && self.intact(old)
+            let same_shard = (old.seal.shard, old.seal.shards) == (shard, self.shards);
+            same_shard && self.holds_exactly(&old.seal, utterances, digests) && self.intact(old)
         });
         let Some(old) = kept else { return Ok(None) };
         let problems = self.problems(&old.seal, utterances);
@@ -109,7 +111,7 @@ impl Job<'_> {
             Ok(old) if old.seal.recipe == self.recipe && old.seal.columns == self.columns => Some(old),
             Ok(_) => None,
             Err(error) => {
-                self.progress.say(&format!("{error}: its records are made again"));
+                self.progress.say(&format!("{error}; its records are computed again"));
                 None
             }
         };
@@ -117,18 +119,18 @@ impl Job<'_> {
     }
 
     /// Reads and hashes every audio file.
-    fn marks(&self, utterances: &[&Utterance]) -> Result<Vec<SourceMark>, CacheError> {
-        let mark = |utterance: &&Utterance| {
+    fn digests(&self, utterances: &[&Utterance]) -> Result<Vec<SourceDigest>, CacheError> {
+        let digest = |utterance: &&Utterance| {
             self.check_stop()?;
             Ok(source::read(&utterance.audio).1)
         };
-        utterances.iter().map(mark).collect()
+        utterances.iter().map(digest).collect()
     }
 
-    fn holds_exactly(&self, seal: &Seal, utterances: &[&Utterance], marks: &[SourceMark]) -> bool {
+    fn holds_exactly(&self, seal: &Seal, utterances: &[&Utterance], digests: &[SourceDigest]) -> bool {
         seal.records.len() + seal.failures.len() == utterances.len()
-            && utterances.iter().zip(marks).all(|(utterance, mark)| {
-                let key = record_key(&self.recipe, utterance, mark);
+            && utterances.iter().zip(digests).all(|(utterance, digest)| {
+                let key = record_key(&self.recipe, utterance, digest);
                 match seal.find(&utterance.id) {
                     Some(record) => seal.records[record].key == key,
                     None => seal
@@ -153,7 +155,7 @@ impl Job<'_> {
         shard: u32,
         utterances: &[&Utterance],
         old: &[SealedShard],
-        marks: &[SourceMark],
+        digests: &[SourceDigest],
     ) -> Result<Built, CacheError> {
         let mut writer =
             ShardWriter::new(self.disk, self.dir, shard, self.shards, self.recipe, &self.columns);
@@ -161,7 +163,7 @@ impl Job<'_> {
         let mut problems = Vec::new();
         for (at, utterance) in utterances.iter().enumerate() {
             self.check_stop()?;
-            let known = marks.get(at).map(|mark| record_key(&self.recipe, utterance, mark));
+            let known = digests.get(at).map(|digest| record_key(&self.recipe, utterance, digest));
             let reused = match &known {
                 Some(key) => reuse(old, utterance, key, &mut writer)?,
                 None => Reuse::Nothing,
@@ -230,7 +232,7 @@ impl Job<'_> {
 
     pub(super) fn problems(&self, seal: &Seal, utterances: &[&Utterance]) -> Vec<Problem> {
         let origin = |failure: &Failure| {
-            let at = utterances.binary_search_by_key(&place(&failure.id), |u| place(&u.id)).ok()?;
+            let at = utterances.binary_search_by_key(&sort_key(&failure.id), |u| sort_key(&u.id)).ok()?;
             Some(failure.problem(utterances[at].origin.clone()))
         };
         seal.failures.iter().filter_map(origin).collect()

@@ -29,7 +29,7 @@ pub trait Featurizer: Send + Sync {
         let features = compute(self, utterance, source_bytes)?;
         let rows = features.arrays.iter().zip(self.columns());
         let rows = rows.map(|(array, column)| (array.len() / column.row_bytes().max(1)) as u32).collect();
-        Ok(Measured { rows, sound: None })
+        Ok(Measured { rows, audio: None })
     }
 
     /// Computes one array of an utterance; this default computes all of them.
@@ -59,12 +59,12 @@ pub struct Measured {
     /// Number of rows of each column.
     pub rows: Vec<u32>,
     /// Location of its audio; `None` if the file cannot be read in pieces.
-    pub sound: Option<Sounding>,
+    pub audio: Option<AudioLocation>,
 }
 
 /// Location of an utterance's audio, for reading a piece of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sounding {
+pub struct AudioLocation {
     /// Its samples in the file.
     pub pieces: SegmentReader,
     /// Sample range that remains after trimming silence at both ends.
@@ -95,10 +95,10 @@ pub(super) fn compute<F: Featurizer + ?Sized>(
     utterance: &Utterance,
     source_bytes: &[u8],
 ) -> Result<Features, Problem> {
-    let features = caught(utterance, || featurizer.compute(utterance, source_bytes))?;
-    match misshapen(featurizer.columns(), &features) {
+    let features = catch_panic(utterance, || featurizer.compute(utterance, source_bytes))?;
+    match shape_error(featurizer.columns(), &features) {
         None => Ok(features),
-        Some(what) => Err(internal(utterance, &what)),
+        Some(what) => Err(internal_problem(utterance, &what)),
     }
 }
 
@@ -108,12 +108,12 @@ pub(super) fn measure(
     utterance: &Utterance,
     source_bytes: &[u8],
 ) -> Result<Measured, Problem> {
-    let measured = caught(utterance, || featurizer.measure(utterance, source_bytes))?;
+    let measured = catch_panic(utterance, || featurizer.measure(utterance, source_bytes))?;
     let (given, wanted) = (measured.rows.len(), featurizer.columns().len());
     if given == wanted {
         Ok(measured)
     } else {
-        Err(internal(utterance, &format!("{given} lengths for {wanted} columns")))
+        Err(internal_problem(utterance, &format!("{given} lengths for {wanted} columns")))
     }
 }
 
@@ -124,39 +124,40 @@ pub(super) fn column(
     source_bytes: &[u8],
     column: usize,
 ) -> Result<Vec<u8>, Problem> {
-    let array = caught(utterance, || featurizer.column(utterance, source_bytes, column))?;
-    match ragged(&featurizer.columns()[column], &array) {
+    let array = catch_panic(utterance, || featurizer.column(utterance, source_bytes, column))?;
+    match row_error(&featurizer.columns()[column], &array) {
         None => Ok(array),
-        Some(what) => Err(internal(utterance, &what)),
+        Some(what) => Err(internal_problem(utterance, &what)),
     }
 }
 
 /// Turns a panic into a problem of this utterance.
-pub(super) fn caught<T>(
+pub(super) fn catch_panic<T>(
     utterance: &Utterance,
     act: impl FnOnce() -> Result<T, Problem>,
 ) -> Result<T, Problem> {
-    catch_unwind(AssertUnwindSafe(act))
-        .unwrap_or_else(|panic| Err(internal(utterance, &format!("a panic: {}", words(panic.as_ref())))))
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        Err(internal_problem(utterance, &format!("a panic: {}", panic_message(panic.as_ref()))))
+    })
 }
 
-fn misshapen(columns: &[Column], features: &Features) -> Option<String> {
+fn shape_error(columns: &[Column], features: &Features) -> Option<String> {
     if features.arrays.len() != columns.len() {
         return Some(format!("{} arrays for {} columns", features.arrays.len(), columns.len()));
     }
     if !(features.seconds.is_finite() && features.seconds >= 0.0) {
         return Some(format!("a length of {} seconds", features.seconds));
     }
-    columns.iter().zip(&features.arrays).find_map(|(column, array)| ragged(column, array))
+    columns.iter().zip(&features.arrays).find_map(|(column, array)| row_error(column, array))
 }
 
-fn ragged(column: &Column, array: &[u8]) -> Option<String> {
+fn row_error(column: &Column, array: &[u8]) -> Option<String> {
     let row = column.row_bytes();
     (row == 0 || !array.len().is_multiple_of(row) || array.len() / row > u32::MAX as usize)
         .then(|| format!("{} bytes of {} in rows of {row}", array.len(), column.name))
 }
 
-fn internal(utterance: &Utterance, what: &str) -> Problem {
+fn internal_problem(utterance: &Utterance, what: &str) -> Problem {
     Problem {
         kind: ProblemKind::Corrupt,
         severity: Severity::Error,
@@ -167,10 +168,10 @@ fn internal(utterance: &Utterance, what: &str) -> Problem {
 }
 
 /// Returns the message of a panic.
-pub(super) fn words(panic: &(dyn Any + Send)) -> &str {
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without words")
+        .unwrap_or("no message")
 }

@@ -1,7 +1,7 @@
 //! Hashes that identify a recipe, the inputs of a record, and a whole store.
 
 use super::FORMAT;
-use super::source::SourceMark;
+use super::source::SourceDigest;
 use crate::record::Column;
 use crate::utterance::Utterance;
 
@@ -68,7 +68,7 @@ pub fn recipe(columns: &[Column], featurizer: &Hash) -> Hash {
 
 /// Hashes the inputs of a record: equal keys mean equal arrays. The path of the audio file is left out, so a corpus may
 /// move.
-pub(super) fn record_key(recipe: &Hash, utterance: &Utterance, source: &SourceMark) -> Hash {
+pub(super) fn record_key(recipe: &Hash, utterance: &Utterance, source: &SourceDigest) -> Hash {
     Fingerprint::new("record")
         .bytes("recipe", recipe)
         .text("id", &utterance.id)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_never_run_together() {
+    fn fields_do_not_collide_by_concatenation() {
         let a = Fingerprint::new("t").text("a", "bc").text("d", "").finish();
         let b = Fingerprint::new("t").text("a", "b").text("cd", "").finish();
         let c = Fingerprint::new("t").text("ab", "c").text("d", "").finish();

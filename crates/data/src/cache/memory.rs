@@ -19,7 +19,7 @@ struct State<V> {
     by_age: BTreeMap<u64, usize>,
     clock: u64,
     used: usize,
-    most: usize,
+    peak: usize,
     hits: u64,
     computed: u64,
 }
@@ -32,7 +32,7 @@ enum Entry<V> {
 /// A value that is being computed. Waiting threads take it from here, so they get it even if it is too large to be cached.
 struct Pending<V> {
     outcome: Mutex<Outcome<V>>,
-    arrived: Condvar,
+    done: Condvar,
 }
 
 enum Outcome<V> {
@@ -48,7 +48,7 @@ pub struct MemoryUse {
     /// Bytes in use.
     pub used: usize,
     /// Peak of `used`.
-    pub most: usize,
+    pub peak: usize,
     /// Maximum number of bytes.
     pub bound: usize,
     /// Requests served from memory.
@@ -65,7 +65,7 @@ impl<V> MemoryCache<V> {
             by_age: BTreeMap::new(),
             clock: 0,
             used: 0,
-            most: 0,
+            peak: 0,
             hits: 0,
             computed: 0,
         };
@@ -85,10 +85,8 @@ impl<V> MemoryCache<V> {
                     }
                     Some(Entry::Pending(pending)) => Err(Arc::clone(pending)),
                     None => {
-                        let pending = Arc::new(Pending {
-                            outcome: Mutex::new(Outcome::Waiting),
-                            arrived: Condvar::new(),
-                        });
+                        let pending =
+                            Arc::new(Pending { outcome: Mutex::new(Outcome::Waiting), done: Condvar::new() });
                         state.entries.insert(key, Entry::Pending(Arc::clone(&pending)));
                         state.computed += 1;
                         Ok(pending)
@@ -119,7 +117,7 @@ impl<V> MemoryCache<V> {
         let state = lock(&self.state);
         MemoryUse {
             used: state.used,
-            most: state.most,
+            peak: state.peak,
             bound: self.bound,
             hits: state.hits,
             computed: state.computed,
@@ -153,7 +151,7 @@ impl<V> State<V> {
         }
         self.clock += 1;
         self.used += bytes;
-        self.most = self.most.max(self.used);
+        self.peak = self.peak.max(self.used);
         self.by_age.insert(self.clock, key);
         self.entries.insert(key, Entry::Ready { value, bytes, age: self.clock });
     }
@@ -167,7 +165,7 @@ impl<V> Pending<V> {
                 Outcome::Value(value) => return Some(Arc::clone(value)),
                 Outcome::Abandoned => return None,
                 Outcome::Waiting => {
-                    outcome = self.arrived.wait(outcome).unwrap_or_else(|poisoned| poisoned.into_inner());
+                    outcome = self.done.wait(outcome).unwrap_or_else(|poisoned| poisoned.into_inner());
                 }
             }
         }
@@ -195,7 +193,7 @@ impl<V> Drop for Promise<'_, V> {
         };
         drop(state);
         *lock(&self.pending.outcome) = outcome;
-        self.pending.arrived.notify_all();
+        self.pending.done.notify_all();
     }
 }
 
@@ -210,27 +208,27 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn the_oldest_leave_first_and_the_bound_holds() {
+    fn the_least_recently_used_are_evicted_first_and_the_bound_holds() {
         let cache = MemoryCache::new(100);
         let get = |key: usize| *cache.get(key, || (key * 10, 40));
         assert_eq!((get(1), get(2), get(1), get(3)), (10, 20, 10, 30));
         assert_eq!(cache.usage().computed, 3);
         get(1);
-        assert_eq!(cache.usage().computed, 3, "1 was used after 2, so 2 had to leave");
+        assert_eq!(cache.usage().computed, 3, "1 was used after 2, so 2 was evicted");
         get(2);
-        assert_eq!(cache.usage(), MemoryUse { used: 80, most: 80, bound: 100, hits: 2, computed: 4 });
+        assert_eq!(cache.usage(), MemoryUse { used: 80, peak: 80, bound: 100, hits: 2, computed: 4 });
     }
 
     #[test]
-    fn what_is_too_large_is_answered_and_not_kept() {
+    fn a_value_that_is_too_large_is_returned_and_not_cached() {
         let cache = MemoryCache::new(10);
         assert_eq!(*cache.get(0, || (1, 4)), 1);
         assert_eq!(*cache.get(1, || (2, 11)), 2);
-        assert_eq!(cache.usage().used, 4, "nothing had to leave for it either");
+        assert_eq!(cache.usage().used, 4, "nothing was evicted for it either");
     }
 
     #[test]
-    fn many_threads_compute_once() {
+    fn concurrent_requests_compute_once() {
         let cache = MemoryCache::new(1000);
         let computed = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_leaves_the_others_a_second_try() {
+    fn after_a_panic_the_value_is_computed_again() {
         let cache: MemoryCache<u32> = MemoryCache::new(1000);
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             cache.get(1, || panic!("on purpose"));
@@ -277,6 +275,6 @@ mod tests {
         let held: usize =
             state.entries.values().map(|e| if let Entry::Ready { bytes, .. } = e { *bytes } else { 0 }).sum();
         assert_eq!((held, state.by_age.len()), (state.used, state.entries.len()));
-        assert!(state.most <= 500);
+        assert!(state.peak <= 500);
     }
 }

@@ -13,7 +13,7 @@ use super::featurizer::Featurizer;
 use super::fingerprint::Hash;
 use super::index::Index;
 use super::names::{INDEX_FILE, Listing, ShardName};
-use super::parts::{Part, PartError, PartManifest, corpus_print};
+use super::parts::{Part, PartError, PartManifest, corpus_fingerprint};
 use super::prepare::{Partition, PrepareOptions, PrepareReport, Work, assemble, hex};
 use super::shard::SealedShard;
 use super::{CacheError, workers};
@@ -28,7 +28,7 @@ pub struct MergeOptions {
 }
 
 /// A shard in the folder of its part.
-struct Piece {
+struct PartShard {
     part: Part,
     folder: PathBuf,
     name: ShardName,
@@ -48,9 +48,9 @@ pub fn merge(
     (options, how): (&PrepareOptions, MergeOptions),
     progress: &dyn Progress,
 ) -> Result<PrepareReport, CacheError> {
-    let partition = Partition::natural(utterances, options.shard_size);
+    let partition = Partition::by_size(utterances, options.shard_size);
     let work = Work { dir, total: utterances.len() as u64, partition, featurizer, options, progress };
-    let Folders { parts, leaving } = Folders::read(dir)?;
+    let Folders { parts, removing } = Folders::read(dir)?;
     let none = || CacheError::Part(PartError::None { dir: dir.to_owned() });
     if !dir.is_dir() {
         return Err(none());
@@ -64,26 +64,26 @@ pub fn merge(
     for name in Listing::read(dir)?.unfinished.iter().filter(|name| !name.starts_with(OWNER_FILE)) {
         durable::remove(disk, &dir.join(name))?;
     }
-    for name in leaving {
+    for name in removing {
         durable::remove_folder(disk, &dir.join(name))?;
     }
     if parts.is_empty() {
         // Merged before: a repeated call, for example by a scheduler, gets the same report.
-        return merged(&work, &job, &parts).ok_or_else(none);
+        return find_merged(&work, &job, &parts).ok_or_else(none);
     }
-    let report = match pieces(&work, &job, &parts) {
+    let report = match list_shards(&work, &job, &parts) {
         Ok(pieces) => {
-            let built = check(&work, &job, &pieces, how)?;
+            let built = check_all(&work, &job, &pieces, how)?;
             for piece in &pieces {
-                place(&job, piece)?;
+                link_shard(&job, piece)?;
             }
             durable::sync_folder(disk, dir)?;
             lock.check()?;
-            let (report, built) = PrepareReport::of(&work.partition, work.total, built);
+            let (report, built) = PrepareReport::from_built(&work.partition, work.total, built);
             work.finish(&job, report, &built)?
         }
         // An earlier merge was killed while it removed the merged parts.
-        Err(error @ CacheError::Part(PartError::Missing { .. })) => match merged(&work, &job, &parts) {
+        Err(error @ CacheError::Part(PartError::Missing { .. })) => match find_merged(&work, &job, &parts) {
             Some(report) => report,
             None => return Err(error),
         },
@@ -92,13 +92,13 @@ pub fn merge(
     for part in &parts {
         let folder = dir.join(part.folder());
         // Renamed first: a half-removed folder must not look like a part.
-        let leaving = durable::unfinished_name(&folder);
-        disk.rename(&folder, &leaving).map_err(|source| durable::DurableError {
+        let removing = durable::unfinished_name(&folder);
+        disk.rename(&folder, &removing).map_err(|source| durable::DurableError {
             action: "rename to",
-            path: leaving.clone(),
+            path: removing.clone(),
             source,
         })?;
-        durable::remove_folder(disk, &leaving)?;
+        durable::remove_folder(disk, &removing)?;
     }
     durable::sync_folder(disk, dir)?;
     drop(held);
@@ -110,12 +110,12 @@ struct Folders {
     /// Sorted.
     parts: Vec<Part>,
     /// Names of folders that an earlier merge had begun to remove.
-    leaving: Vec<String>,
+    removing: Vec<String>,
 }
 
 impl Folders {
     fn read(dir: &Path) -> Result<Folders, CacheError> {
-        let mut folders = Folders { parts: Vec::new(), leaving: Vec::new() };
+        let mut folders = Folders { parts: Vec::new(), removing: Vec::new() };
         let entries = match std::fs::read_dir(dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(folders),
             entries => entries.map_err(CacheError::read(dir))?,
@@ -124,9 +124,9 @@ impl Folders {
             let name = entry.map_err(CacheError::read(dir))?.file_name();
             let Some(name) = name.to_str() else { continue };
             let stem = name.split('.').next().unwrap_or_default();
-            match Part::of_folder(stem) {
+            match Part::from_folder(stem) {
                 Some(part) if stem == name => folders.parts.push(part),
-                Some(_) if durable::is_unfinished(name) => folders.leaving.push(name.to_owned()),
+                Some(_) if durable::is_unfinished(name) => folders.removing.push(name.to_owned()),
                 _ => {}
             }
         }
@@ -136,7 +136,7 @@ impl Folders {
 }
 
 /// Lists every shard of the store in shard order with its location, from the manifests of the parts.
-fn pieces(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<Piece>, CacheError> {
+fn list_shards(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<PartShard>, CacheError> {
     let dir = work.dir;
     let counts: Vec<u32> = parts.iter().map(|part| part.count).collect();
     let count = counts[0];
@@ -144,7 +144,7 @@ fn pieces(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<Piece>, CacheErr
         let counts = (count.min(other), count.max(other));
         return Err(PartError::Mixed { dir: dir.to_owned(), counts }.into());
     }
-    let (recipe, corpus) = (hex(&job.recipe), hex(&corpus_print(&work.partition)));
+    let (recipe, corpus) = (hex(&job.recipe), hex(&corpus_fingerprint(&work.partition)));
     let (mut pieces, mut missing) = (Vec::new(), Vec::new());
     for number in 0..count {
         let part = Part { number, count };
@@ -161,7 +161,7 @@ fn pieces(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<Piece>, CacheErr
             return Err(PartError::OtherCorpus { folder, part, found, wanted }.into());
         }
         for (name, hash) in manifest.names(&folder, part)? {
-            pieces.push(Piece { part, folder: folder.clone(), name, hash });
+            pieces.push(PartShard { part, folder: folder.clone(), name, hash });
         }
     }
     if !missing.is_empty() {
@@ -171,16 +171,21 @@ fn pieces(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<Piece>, CacheErr
 }
 
 /// Checks every shard.
-fn check(work: &Work, job: &Job, pieces: &[Piece], how: MergeOptions) -> Result<Vec<Built>, CacheError> {
+fn check_all(
+    work: &Work,
+    job: &Job,
+    pieces: &[PartShard],
+    how: MergeOptions,
+) -> Result<Vec<Built>, CacheError> {
     let progress = work.progress;
     progress.start("merge", pieces.len() as u64);
     let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(pieces.len()));
-    let outcome = workers::deal(work.options.workers, pieces.len(), &job.halt, |at| {
+    let outcome = workers::for_each(work.options.workers, pieces.len(), &job.halt, |at| {
         if work.options.stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(CacheError::Stopped);
         }
         let (piece, members) = (&pieces[at], &work.partition.shards[at]);
-        let shard = check_piece(job, piece, members, how)?;
+        let shard = check_shard(job, piece, members, how)?;
         let problems = job.problems(&shard.seal, members);
         job.count_failures(&problems)?;
         let done = Built { name: piece.name, hash: piece.hash, kept: true, computed: 0, copied: 0, problems };
@@ -193,9 +198,9 @@ fn check(work: &Work, job: &Job, pieces: &[Piece], how: MergeOptions) -> Result<
     Ok(built.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
 
-fn check_piece(
+fn check_shard(
     job: &Job,
-    piece: &Piece,
+    piece: &PartShard,
     members: &[&Utterance],
     how: MergeOptions,
 ) -> Result<SealedShard, CacheError> {
@@ -205,22 +210,19 @@ fn check_piece(
     let shard = SealedShard::load(&piece.folder, piece.name).map_err(|error| match error {
         CacheError::Damaged { path, what } => damaged(path, what),
         CacheError::Read { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
-            damaged(path, "it is not there".into())
+            damaged(path, "it does not exist".into())
         }
         other => other,
     })?;
     if shard.hash != piece.hash {
-        return Err(damaged(path, "its content is that of another shard".into()));
+        return Err(damaged(path, "it holds another shard".into()));
     }
     if shard.seal.recipe != job.recipe || shard.seal.columns != job.columns {
         return Err(PartError::OtherSettings { folder: piece.folder.clone(), part }.into());
     }
     // The shard must hold each of its utterances once and no others, with their current declarations.
     if !job.declares(&shard.seal, members) {
-        return Err(damaged(
-            path,
-            format!("it does not hold the {} utterances that belong to it", members.len()),
-        ));
+        return Err(damaged(path, format!("it does not hold exactly its {} utterances", members.len())));
     }
     for column in 0..shard.seal.columns.len() {
         let array = || shard.array_path(column);
@@ -230,14 +232,14 @@ fn check_piece(
         }
         if let Some(record) = (0..shard.seal.records.len()).find(|&at| shard.array(at, column).is_none()) {
             let id = &shard.seal.records[record].id;
-            return Err(damaged(array(), format!("the checksum of {id} does not fit")));
+            return Err(damaged(array(), format!("the checksum of {id} does not match")));
         }
     }
     Ok(shard)
 }
 
 /// Links the files of a shard into the store: arrays before the seal, in the order they were written.
-fn place(job: &Job, piece: &Piece) -> Result<(), CacheError> {
+fn link_shard(job: &Job, piece: &PartShard) -> Result<(), CacheError> {
     let link = |name: String| durable::link(job.disk, &piece.folder.join(&name), &job.dir.join(&name));
     let shard = SealedShard::load(&piece.folder, piece.name)?;
     for (at, column) in shard.seal.columns.iter().enumerate() {
@@ -249,7 +251,7 @@ fn place(job: &Job, piece: &Piece) -> Result<(), CacheError> {
 }
 
 /// Returns the report of the existing store if it is current and holds everything that the remaining parts hold.
-fn merged(work: &Work, job: &Job, parts: &[Part]) -> Option<PrepareReport> {
+fn find_merged(work: &Work, job: &Job, parts: &[Part]) -> Option<PrepareReport> {
     let index = Index::open(&work.dir.join(INDEX_FILE)).ok()?;
     if index.recipe() != job.recipe || index.columns() != job.columns || index.shards() != job.shards {
         return None;
@@ -280,8 +282,8 @@ fn merged(work: &Work, job: &Job, parts: &[Part]) -> Option<PrepareReport> {
             return None;
         }
     }
-    let (mut report, built) = PrepareReport::of(&work.partition, work.total, built);
-    let image = assemble(job, &built, &mut report).ok().filter(|image| image.is(index.bytes()))?;
+    let (mut report, built) = PrepareReport::from_built(&work.partition, work.total, built);
+    let image = assemble(job, &built, &mut report).ok().filter(|image| image.matches(index.bytes()))?;
     report.fingerprint = hex(&image.content());
     Some(report)
 }

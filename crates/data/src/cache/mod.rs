@@ -20,6 +20,7 @@
 //! -> `store`. [`prepare()`] and [`verify()`] drive them, [`prepare_part()`] and [`merge()`] do so on several machines;
 //! `runtime` is the record source without a store.
 
+pub mod audio_overlay;
 mod featurizer;
 pub mod fingerprint;
 pub mod index;
@@ -31,13 +32,12 @@ mod prepare;
 mod runtime;
 pub mod seal;
 pub mod shard;
-pub mod sounds;
 mod store;
 mod verify;
 
 mod build;
+mod current;
 mod source;
-mod whole;
 mod wire;
 mod workers;
 
@@ -50,13 +50,13 @@ use myxtts_run::lock::LockError;
 
 use crate::problem::Problem;
 
-pub use featurizer::{Features, Featurizer, Measured, Sounding};
+pub use audio_overlay::AudioOverlay;
+pub use featurizer::{AudioLocation, Features, Featurizer, Measured};
 pub use fingerprint::Fingerprint;
 pub use merge::{MergeOptions, merge};
 pub use parts::{Part, PartError, prepare_part};
 pub use prepare::{PrepareOptions, PrepareReport, open, prepare};
 pub use runtime::{Runtime, RuntimeOptions};
-pub use sounds::Sounds;
 pub use store::Store;
 pub use verify::{Finding, FindingKind, VerifyReport, repair, verify};
 
@@ -82,15 +82,15 @@ pub enum CacheError {
         source: io::Error,
     },
     /// The folder holds no finished store.
-    #[error("there is no finished cache in {} (no index.bin): run `myxtts prepare` to make or finish it", dir.display())]
+    #[error("no finished cache in {} (index.bin is missing): run `myxtts prepare` to create or finish it", dir.display())]
     NoStore {
         /// Folder of the cache.
         dir: PathBuf,
     },
     /// Another process rewrote the store after it was found to be current.
     #[error(
-        "the cache in {} was written by another process, with other settings, while this one opened it: give one of them \
-         a cache of its own (data.cache_dir), or run this command again",
+        "the cache in {} was rewritten by another process with other settings while this one opened it: give each its own \
+         cache folder (data.cache_dir), or run this command again",
         dir.display()
     )]
     Replaced {
@@ -110,8 +110,8 @@ pub enum CacheError {
     },
     /// More utterances failed than the budget allows.
     #[error(
-        "at least {failed} of {total} utterances cannot be used, unreadable lines counted, more than the {:.1} % allowed: `myxtts check` lists \
-         them; what was finished is kept",
+        "at least {failed} of {total} utterances (including unreadable lines) cannot be used, more than the {:.1} % allowed: \
+         `myxtts check` lists them; finished work is kept",
         budget * 100.0
     )]
     OverBudget {
@@ -125,7 +125,7 @@ pub enum CacheError {
         problems: Vec<Problem>,
     },
     /// The caller requested a stop.
-    #[error("stopped on request; what was finished is kept and the same command continues")]
+    #[error("stopped on request; finished work is kept, run the same command again to continue")]
     Stopped,
     /// A column has more rows than a shard can address.
     #[error("shard {shard} has more than 2^32 rows of {column}: split the corpus")]

@@ -19,18 +19,18 @@ pub const SHARD_SIZE: u32 = 64;
 
 /// Maximum number of shards; above 262,144 utterances they become longer instead. With five columns that is 20,480 mapped
 /// files, well below the 65,530 that Linux grants a process.
-const MOST_SHARDS: u32 = 4096;
+const MAX_SHARDS: u32 = 4096;
 
 /// Returns the number of shards for a corpus: a power of two, so that growth splits shards instead of reshuffling all
 /// records, and a function of the number of utterances alone.
 pub fn shard_count(utterances: usize, shard_size: u32) -> u32 {
-    let wanted = utterances.div_ceil(shard_size.max(1) as usize).min(MOST_SHARDS as usize);
+    let wanted = utterances.div_ceil(shard_size.max(1) as usize).min(MAX_SHARDS as usize);
     (wanted.max(1) as u32).next_power_of_two()
 }
 
 /// Returns the sort key of an utterance: records are numbered in ascending order of it. It depends only on the id, so the
 /// order of records does not depend on the number of shards.
-pub fn place(id: &str) -> (u32, &str) {
+pub fn sort_key(id: &str) -> (u32, &str) {
     let hash = blake3::hash(id.as_bytes());
     let [a, b, c, d, ..] = *hash.as_bytes();
     (u32::from_be_bytes([a, b, c, d]), id)
@@ -38,7 +38,7 @@ pub fn place(id: &str) -> (u32, &str) {
 
 /// Returns the shard of an utterance; a shard is a range of sort keys. `shards` is a power of two.
 pub fn shard_of(id: &str, shards: u32) -> u32 {
-    ((u64::from(place(id).0) * u64::from(shards)) >> 32) as u32
+    ((u64::from(sort_key(id).0) * u64::from(shards)) >> 32) as u32
 }
 
 /// One generation of one shard.
@@ -71,8 +71,8 @@ impl ShardName {
     /// Parses a file name: the shard, and the column if it is an array file.
     pub fn parse(file: &str) -> Option<(ShardName, Option<&str>)> {
         let (stem, kind) = file.strip_prefix("shard-")?.split_once('.')?;
-        let (place, tag) = stem.split_once('-')?;
-        let (shard, shards) = place.split_once("of")?;
+        let (number, tag) = stem.split_once('-')?;
+        let (shard, shards) = number.split_once("of")?;
         let name = ShardName {
             shards: shards.parse().ok()?,
             shard: shard.parse().ok()?,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_shards_is_a_power_of_two_that_follows_the_corpus() {
+    fn the_number_of_shards_is_a_power_of_two() {
         let counts: Vec<u32> = [0, 1, 64, 65, 300, 13_100, 262_144, 1_000_000, 50_000_000]
             .map(|n| shard_count(n, SHARD_SIZE))
             .into();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn names_read_back_and_nobody_elses_do() {
+    fn names_round_trip_and_foreign_names_are_rejected() {
         let name = ShardName { shards: 64, shard: 12, tag: 0x1f3a_9c04 };
         assert_eq!(name.array("dvae_mel"), "shard-0012of0064-1f3a9c04.dvae_mel.npy");
         assert_eq!(ShardName::parse(&name.array("dvae_mel")), Some((name, Some("dvae_mel"))));

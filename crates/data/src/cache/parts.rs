@@ -29,7 +29,7 @@ use super::{CacheError, FORMAT};
 use crate::utterance::Utterance;
 
 /// Maximum number of parts: the maximum number of shards.
-const MOST_PARTS: u32 = 4096;
+const MAX_PARTS: u32 = 4096;
 
 /// One of the parts a store is made in, written `3/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ pub struct Part {
 impl Part {
     /// Creates part `number` of `count`; `number` is one-based.
     pub fn new(number: u32, count: u32) -> Result<Part, PartError> {
-        if count == 0 || count > MOST_PARTS || number == 0 || number > count {
+        if count == 0 || count > MAX_PARTS || number == 0 || number > count {
             return Err(PartError::Number { text: format!("{number}/{count}") });
         }
         Ok(Part { number: number - 1, count })
@@ -63,7 +63,7 @@ impl Part {
     }
 
     /// Parses the name of a part's folder.
-    pub(super) fn of_folder(name: &str) -> Option<Part> {
+    pub(super) fn from_folder(name: &str) -> Option<Part> {
         let (number, count) = name.strip_prefix("part-")?.split_once("of")?;
         let part = Part::new(number.parse().ok()?, count.parse().ok()?).ok()?;
         (part.folder() == name).then_some(part)
@@ -80,11 +80,11 @@ impl FromStr for Part {
     type Err = PartError;
 
     fn from_str(text: &str) -> Result<Part, PartError> {
-        let wrong = || PartError::Number { text: text.to_owned() };
-        let (number, count) = text.split_once('/').ok_or_else(wrong)?;
+        let invalid = || PartError::Number { text: text.to_owned() };
+        let (number, count) = text.split_once('/').ok_or_else(invalid)?;
         match (number.trim().parse(), count.trim().parse()) {
-            (Ok(number), Ok(count)) => Part::new(number, count).map_err(|_| wrong()),
-            _ => Err(wrong()),
+            (Ok(number), Ok(count)) => Part::new(number, count).map_err(|_| invalid()),
+            _ => Err(invalid()),
         }
     }
 }
@@ -94,14 +94,14 @@ impl FromStr for Part {
 pub enum PartError {
     /// The part number is not valid.
     #[error(
-        "{text:?} is no shard: write `3/16` for the third of sixteen, from 1/16 to 16/16; there are at most {MOST_PARTS}"
+        "{text:?} is not a valid shard: write `3/16` for the third of sixteen, from 1/16 to 16/16; at most {MAX_PARTS} shards are possible"
     )]
     Number {
         /// Text given by the user.
         text: String,
     },
     /// There is no part to merge.
-    #[error("there are no shards to merge in {}: `myxtts prepare --shard 1/N` to `--shard N/N` make them", dir.display())]
+    #[error("no shards to merge in {}: make them with `myxtts prepare --shard 1/N` to `--shard N/N`", dir.display())]
     None {
         /// Folder of the store.
         dir: PathBuf,
@@ -140,8 +140,8 @@ pub enum PartError {
     },
     /// A part was made with other settings.
     #[error(
-        "shard {part} in {} was made with other settings, another vocabulary or another version of the program than this \
-         command has: run `myxtts prepare --shard {part}` with the settings of all others",
+        "shard {part} in {} was made with other settings, another vocabulary or another version of the program: run \
+         `myxtts prepare --shard {part}` with the settings of the other shards",
         folder.display()
     )]
     OtherSettings {
@@ -152,7 +152,7 @@ pub enum PartError {
     },
     /// A part was made from another corpus.
     #[error(
-        "shard {part} in {} was made of another corpus: it knew {found} utterances, the corpus has {wanted}, or some are \
+        "shard {part} in {} was made from another corpus: it had {found} utterances, this one has {wanted}, or some are \
          declared differently; run `myxtts prepare --shard {part}` again",
         folder.display()
     )]
@@ -168,7 +168,7 @@ pub enum PartError {
     },
     /// The folder of a part holds another part.
     #[error(
-        "the folder {} holds shard {holds}, so that some clips would be there twice and others not at all: remove it, and run \
+        "the folder {} holds shard {holds}, so some clips would be duplicated and others missing: remove the folder and run \
          `myxtts prepare --shard {part}` again",
         folder.display()
     )]
@@ -181,7 +181,7 @@ pub enum PartError {
         holds: Part,
     },
     /// A file of a part differs from what was written.
-    #[error("shard {part} is damaged: {}: {what}; `myxtts prepare --shard {part}` makes what is damaged again", path.display())]
+    #[error("shard {part} is damaged: {}: {what}; run `myxtts prepare --shard {part}` to rebuild the damaged files", path.display())]
     Damaged {
         /// The part.
         part: Part,
@@ -246,7 +246,7 @@ impl PartManifest {
         match Part::new(manifest.part, manifest.parts) {
             Ok(holds) if holds == part => Ok(Some(manifest)),
             Ok(holds) => Err(PartError::Overlapping { folder: folder.to_owned(), part, holds }.into()),
-            Err(_) => Err(damaged(format!("it is of part {}/{}", manifest.part, manifest.parts)).into()),
+            Err(_) => Err(damaged(format!("it names part {}/{}", manifest.part, manifest.parts)).into()),
         }
     }
 
@@ -263,7 +263,7 @@ impl PartManifest {
             .into());
         }
         let name = |(shard, seal): (u32, &String)| {
-            let hash = unhex(seal).ok_or_else(|| damaged(format!("{seal:?} is no hash")))?;
+            let hash = unhex(seal).ok_or_else(|| damaged(format!("{seal:?} is not a hash")))?;
             Ok((ShardName::new(shard, self.shards, &hash), hash))
         };
         range.zip(&self.seals).map(name).collect()
@@ -283,10 +283,10 @@ fn unhex(text: &str) -> Option<Hash> {
 }
 
 /// Fingerprint of a corpus as declared, without its audio: every record stores the hash of its own.
-pub(super) fn corpus_print(partition: &Partition) -> Hash {
+pub(super) fn corpus_fingerprint(partition: &Partition) -> Hash {
     let utterances = partition.shards.iter().flatten();
-    let declared = utterances.fold(Fingerprint::new("declared corpus"), |print, utterance| {
-        print
+    let declared = utterances.fold(Fingerprint::new("declared corpus"), |fingerprint, utterance| {
+        fingerprint
             .text("id", &utterance.id)
             .text("text", &utterance.text)
             .text("speaker", &utterance.speaker)
@@ -309,7 +309,7 @@ pub fn prepare_part(
 ) -> Result<PrepareReport, CacheError> {
     let folder = dir.join(part.folder());
     let options = &PrepareOptions { thorough: true, ..options.clone() };
-    let partition = Partition::natural(utterances, options.shard_size);
+    let partition = Partition::by_size(utterances, options.shard_size);
     let work =
         Work { dir: &folder, total: utterances.len() as u64, partition, featurizer, options, progress };
     durable::create_folder(options.disk.as_ref(), &folder)?;
@@ -333,7 +333,7 @@ pub fn prepare_part(
         shards: job.shards,
         utterances: utterances.len() as u64,
         recipe: hex(&job.recipe),
-        corpus: hex(&corpus_print(&work.partition)),
+        corpus: hex(&corpus_fingerprint(&work.partition)),
         seals: built.iter().map(|shard| hex(&shard.hash)).collect(),
     };
     let json =
@@ -360,22 +360,22 @@ mod tests {
     }
 
     #[test]
-    fn parts_read_back_and_nothing_else_does() {
+    fn parts_round_trip_and_invalid_ones_are_rejected() {
         let part: Part = "3/16".parse().unwrap();
         assert_eq!((part.to_string().as_str(), part.folder().as_str()), ("3/16", "part-0003of0016"));
-        assert_eq!(Part::of_folder("part-0003of0016"), Some(part));
+        assert_eq!(Part::from_folder("part-0003of0016"), Some(part));
         for text in ["0/16", "17/16", "3", "3/0", "-1/4", "1/4097", "a/b", "", "3/16/2"] {
             let error = text.parse::<Part>().unwrap_err().to_string();
             assert!(error.contains("3/16") && error.contains(&format!("{text:?}")), "{error}");
         }
         for name in ["part-3of16", "part-0000of0016", "part-0003of0016.9-9.tmp", "part-", "shard-0003of0016"]
         {
-            assert_eq!(Part::of_folder(name), None, "{name}");
+            assert_eq!(Part::from_folder(name), None, "{name}");
         }
     }
 
     #[test]
-    fn hashes_read_back() {
+    fn hashes_round_trip() {
         let hash: Hash = std::array::from_fn(|at| at as u8 * 7);
         assert_eq!(unhex(&hex(&hash)), Some(hash));
         for text in ["", "00", &"0".repeat(63), &"g".repeat(64), &"é".repeat(32)] {

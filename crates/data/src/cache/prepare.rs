@@ -13,14 +13,14 @@ use serde::Serialize;
 
 use super::CacheError;
 use super::build::{Built, Job};
+use super::current::CurrentStore;
 use super::featurizer::Featurizer;
 use super::fingerprint;
 use super::index::{Index, IndexBuilder, IndexImage};
-use super::names::{self, INDEX_FILE, Listing, ShardName, place, shard_count, shard_of};
+use super::names::{self, INDEX_FILE, Listing, ShardName, shard_count, shard_of, sort_key};
 use super::seal::{Seal, StoredColumn};
 use super::shard::{SealedShard, array_file_bytes};
 use super::store::Store;
-use super::whole::Whole;
 use super::workers;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Utterance;
@@ -97,9 +97,9 @@ pub(super) struct Partition<'u> {
 
 impl<'u> Partition<'u> {
     /// Partitions into the number of shards that follows from the number of distinct ids.
-    pub(super) fn natural(utterances: &'u [Utterance], shard_size: u32) -> Self {
-        let different: HashSet<&str> = utterances.iter().map(|utterance| utterance.id.as_str()).collect();
-        Self::new(utterances, shard_count(different.len(), shard_size))
+    pub(super) fn by_size(utterances: &'u [Utterance], shard_size: u32) -> Self {
+        let distinct: HashSet<&str> = utterances.iter().map(|utterance| utterance.id.as_str()).collect();
+        Self::new(utterances, shard_count(distinct.len(), shard_size))
     }
 
     pub(super) fn new(utterances: &'u [Utterance], shards: u32) -> Self {
@@ -109,7 +109,7 @@ impl<'u> Partition<'u> {
         }
         for shard in &mut partition.shards {
             // The sort is stable: of equal ids the one declared first stays first and is used.
-            shard.sort_by_cached_key(|utterance| place(&utterance.id));
+            shard.sort_by_cached_key(|utterance| sort_key(&utterance.id));
             shard.dedup_by(|later, first| {
                 let same = later.id == first.id;
                 if same {
@@ -128,7 +128,7 @@ fn duplicate(later: &Utterance, first: &Utterance) -> Problem {
         severity: Severity::Error,
         id: Some(later.id.clone()),
         origin: later.origin.clone(),
-        detail: format!("the id was declared before, at {}: only that one is used", first.origin),
+        detail: format!("the id was declared before at {}; only that declaration is used", first.origin),
     }
 }
 
@@ -149,28 +149,28 @@ pub fn prepare(
     let work = Work {
         dir,
         total: utterances.len() as u64,
-        partition: Partition::natural(utterances, options.shard_size),
+        partition: Partition::by_size(utterances, options.shard_size),
         featurizer,
         options,
         progress,
     };
-    let mut said = false;
+    let mut waited = false;
     loop {
-        let found = work.look()?;
+        let found = work.find_current()?;
         let found = match found {
-            Some(Whole { report, is_tidy: true }) => return Ok(report),
+            Some(CurrentStore { report, is_tidy: true }) => return Ok(report),
             untidy => untidy,
         };
         durable::create_folder(options.disk.as_ref(), dir)?;
         match (FolderLock::acquire(dir), found) {
             (Ok(lock), _) => return work.write(&lock),
             // Other files next to a complete store belong to the process that holds the lock.
-            (Err(_), Some(whole)) => return Ok(whole.report),
+            (Err(_), Some(current)) => return Ok(current.report),
             (Err(held @ LockError::Held { .. }), None) if options.wait => {
-                if !said {
+                if !waited {
                     progress.say(&held.waiting_message());
                 }
-                said = true;
+                waited = true;
                 // Then check again without the lock, so that all waiting processes continue at once.
                 if !FolderLock::wait(dir, &options.stop)? {
                     return Err(CacheError::Stopped);
@@ -236,8 +236,8 @@ impl<'a> Work<'a> {
     }
 
     /// Returns the existing store if it is what would be built.
-    fn look(&self) -> Result<Option<Whole>, CacheError> {
-        self.job(&Silent, None)?.whole(&self.partition, self.options.workers, self.progress)
+    fn find_current(&self) -> Result<Option<CurrentStore>, CacheError> {
+        self.job(&Silent, None)?.find_current(&self.partition, self.options.workers, self.progress)
     }
 
     /// Builds what is missing, as the only writer.
@@ -261,7 +261,7 @@ impl<'a> Work<'a> {
         let members = &partition.shards[range.start as usize..range.end as usize];
         progress.start("prepare", members.iter().map(|shard| shard.len() as u64).sum());
         let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(members.len()));
-        let outcome = workers::deal(self.options.workers, members.len(), &job.halt, |at| {
+        let outcome = workers::for_each(self.options.workers, members.len(), &job.halt, |at| {
             let shard = range.start + at as u32;
             let overlapping = |name: &&ShardName| name.overlaps(shard, job.shards);
             let old: Vec<ShardName> = listing.seals.iter().filter(overlapping).copied().collect();
@@ -271,7 +271,7 @@ impl<'a> Work<'a> {
         });
         progress.finish();
         let built = built.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (mut report, built) = PrepareReport::of(partition, self.total, built);
+        let (mut report, built) = PrepareReport::from_built(partition, self.total, built);
         if let Err(mut error) = outcome {
             if let CacheError::OverBudget { problems, .. } = &mut error {
                 problems.append(&mut report.problems);
@@ -298,7 +298,7 @@ impl<'a> Work<'a> {
 
 impl PrepareReport {
     /// Summarises the built shards, which are returned in shard order. Fields that come from the index are filled in later.
-    pub(super) fn of(partition: &Partition, total: u64, mut built: Vec<Built>) -> (Self, Vec<Built>) {
+    pub(super) fn from_built(partition: &Partition, total: u64, mut built: Vec<Built>) -> (Self, Vec<Built>) {
         built.sort_by_key(|shard| shard.name);
         let mut report = PrepareReport {
             utterances: total,
@@ -349,7 +349,7 @@ pub(super) fn assemble(
 /// Writes the index unless an identical one is in place.
 fn write_index(disk: &dyn Disk, dir: &Path, image: &IndexImage) -> Result<(), CacheError> {
     let path: PathBuf = dir.join(INDEX_FILE);
-    if Index::open(&path).is_ok_and(|index| image.is(index.bytes())) {
+    if Index::open(&path).is_ok_and(|index| image.matches(index.bytes())) {
         return Ok(());
     }
     let mut writer = Writer::create(disk, &path)?;

@@ -77,7 +77,7 @@ impl Runtime {
         options: &RuntimeOptions,
         progress: &dyn Progress,
     ) -> Result<Runtime, CacheError> {
-        let partition = Partition::natural(utterances, SHARD_SIZE);
+        let partition = Partition::by_size(utterances, SHARD_SIZE);
         let ordered: Vec<&Utterance> = partition.shards.into_iter().flatten().collect();
         let mut problems = partition.duplicates;
         let survey = Survey {
@@ -88,24 +88,24 @@ impl Runtime {
             progress,
         };
         survey.count_failures(options.lost + problems.len() as u64, &problems)?;
-        let found = survey.all(&ordered)?;
+        let found = survey.measure_all(&ordered)?;
 
         let mut kept = Vec::with_capacity(ordered.len());
         for (utterance, found) in ordered.into_iter().zip(found) {
             match found {
-                Ok((measured, sound)) => kept.push((utterance.clone(), measured, sound)),
+                Ok((measured, hash)) => kept.push((utterance.clone(), measured, hash)),
                 Err(problem) => problems.push(problem),
             }
         }
-        let speakers = names(kept.iter().map(|(utterance, ..)| &utterance.speaker));
-        let languages = names(kept.iter().map(|(utterance, ..)| &utterance.language));
-        let fingerprint = identity(featurizer.as_ref(), &kept);
-        let place = |names: &[String], name: &String| names.binary_search(name).unwrap_or_default() as u32;
+        let speakers = sorted_names(kept.iter().map(|(utterance, ..)| &utterance.speaker));
+        let languages = sorted_names(kept.iter().map(|(utterance, ..)| &utterance.language));
+        let fingerprint = fingerprint_of(featurizer.as_ref(), &kept);
+        let position = |names: &[String], name: &String| names.binary_search(name).unwrap_or_default() as u32;
         let records: Vec<Record> = kept
             .into_iter()
             .map(|(utterance, measured, _)| Record {
-                speaker: place(&speakers, &utterance.speaker),
-                language: place(&languages, &utterance.language),
+                speaker: position(&speakers, &utterance.speaker),
+                language: position(&languages, &utterance.language),
                 utterance,
                 measured,
             })
@@ -151,8 +151,8 @@ impl Runtime {
     }
 
     /// Number of records whose mels can be computed from only the samples they need, without decoding the whole file.
-    pub fn in_pieces(&self) -> usize {
-        self.records.iter().filter(|record| record.measured.sound.is_some()).count()
+    pub fn piecewise_records(&self) -> usize {
+        self.records.iter().filter(|record| record.measured.audio.is_some()).count()
     }
 
     /// Returns the array if its length is the one measured on opening.
@@ -166,7 +166,7 @@ impl Runtime {
             severity: Severity::Error,
             id: Some(utterance.id.clone()),
             origin: utterance.origin.clone(),
-            detail: format!("{} was changed after training began to read it", utterance.audio.display()),
+            detail: format!("{} changed after training opened it", utterance.audio.display()),
         })
     }
 
@@ -201,28 +201,28 @@ struct Survey<'a> {
 }
 
 impl Survey<'_> {
-    fn all(&self, utterances: &[&Utterance]) -> Result<Vec<Surveyed>, CacheError> {
+    fn measure_all(&self, utterances: &[&Utterance]) -> Result<Vec<Surveyed>, CacheError> {
         /// Utterances per work item.
         const CHUNK: usize = 64;
         let chunks: Vec<&[&Utterance]> = utterances.chunks(CHUNK).collect();
-        let answers: Vec<Mutex<Vec<_>>> = chunks.iter().map(|_| Mutex::new(Vec::new())).collect();
+        let results: Vec<Mutex<Vec<_>>> = chunks.iter().map(|_| Mutex::new(Vec::new())).collect();
         self.progress.start("lengths", utterances.len() as u64);
-        workers::deal(self.options.workers, chunks.len(), &AtomicBool::new(false), |chunk| {
-            let found = chunks[chunk].iter().map(|utterance| self.one(utterance));
+        workers::for_each(self.options.workers, chunks.len(), &AtomicBool::new(false), |chunk| {
+            let found = chunks[chunk].iter().map(|utterance| self.measure_one(utterance));
             let found = found.collect::<Result<Vec<_>, _>>()?;
-            *answers[chunk].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = found;
+            *results[chunk].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = found;
             Ok(())
         })?;
         self.progress.finish();
-        let answers = answers.into_iter().map(|a| a.into_inner().unwrap_or_else(|p| p.into_inner()));
-        Ok(answers.flatten().collect())
+        let results = results.into_iter().map(|a| a.into_inner().unwrap_or_else(|p| p.into_inner()));
+        Ok(results.flatten().collect())
     }
 
-    fn one(&self, utterance: &Utterance) -> Result<Surveyed, CacheError> {
+    fn measure_one(&self, utterance: &Utterance) -> Result<Surveyed, CacheError> {
         if self.options.stop.load(Ordering::Relaxed) {
             return Err(CacheError::Stopped);
         }
-        let (bytes, mark) = source::read(&utterance.audio);
+        let (bytes, digest) = source::read(&utterance.audio);
         let found = match bytes {
             Ok(bytes) => featurizer::measure(self.featurizer, utterance, &bytes),
             Err(why) => Err(why.problem(utterance)),
@@ -231,7 +231,7 @@ impl Survey<'_> {
         if let Err(problem) = &found {
             self.count_failures(1, std::slice::from_ref(problem))?;
         }
-        Ok(found.map(|measured| (measured, mark.hash)))
+        Ok(found.map(|measured| (measured, digest.hash)))
     }
 
     fn count_failures(&self, more: u64, problems: &[Problem]) -> Result<(), CacheError> {
@@ -245,20 +245,24 @@ impl Survey<'_> {
     }
 }
 
-fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
+fn sorted_names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     all.collect::<std::collections::BTreeSet<_>>().into_iter().cloned().collect()
 }
 
 /// Hashes the records, their order and their audio.
-fn identity(featurizer: &dyn Featurizer, records: &[(Utterance, Measured, Hash)]) -> Hash {
+fn fingerprint_of(featurizer: &dyn Featurizer, records: &[(Utterance, Measured, Hash)]) -> Hash {
     let recipe = fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint());
-    let mut print = Fingerprint::new("runtime").bytes("recipe", &recipe);
-    for (Utterance { id, text, speaker, language, .. }, measured, sound) in records {
-        print = print.text("id", id).text("text", text).text("speaker", speaker).text("language", language);
-        print = print.bytes("sound", sound);
-        print = measured.rows.iter().fold(print, |print, &rows| print.number("rows", u64::from(rows)));
+    let mut fingerprint = Fingerprint::new("runtime").bytes("recipe", &recipe);
+    for (Utterance { id, text, speaker, language, .. }, measured, audio_hash) in records {
+        fingerprint =
+            fingerprint.text("id", id).text("text", text).text("speaker", speaker).text("language", language);
+        fingerprint = fingerprint.bytes("sound", audio_hash);
+        fingerprint = measured
+            .rows
+            .iter()
+            .fold(fingerprint, |fingerprint, &rows| fingerprint.number("rows", u64::from(rows)));
     }
-    print.finish()
+    fingerprint.finish()
 }
 
 impl RecordSource for Runtime {
@@ -298,7 +302,7 @@ impl RecordSource for Runtime {
         if !self.keeps_all {
             let Record { utterance, measured, .. } = &self.records[record];
             let rows = || self.featurizer.rows(utterance, measured, column, first_row, out);
-            if let Some(rows) = featurizer::caught(utterance, rows).map_err(RecordError::Bad)? {
+            if let Some(rows) = featurizer::catch_panic(utterance, rows).map_err(RecordError::Bad)? {
                 return Ok(rows);
             }
         }

@@ -13,9 +13,9 @@
 
 use super::FORMAT;
 use super::fingerprint::Hash;
-use super::names::{is_column_name, place};
-pub use super::source::SourceMark;
-use super::wire::{Bytes, put_text};
+use super::names::{is_column_name, sort_key};
+pub use super::source::SourceDigest;
+use super::wire::{ByteReader, put_text};
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::record::{Column, Dtype};
 use crate::utterance::Origin;
@@ -23,7 +23,7 @@ use crate::utterance::Origin;
 const MAGIC: &[u8; 8] = b"MYXTSEAL";
 
 /// Maximum number of columns of a record.
-pub(crate) const MOST_COLUMNS: usize = 32;
+pub(crate) const MAX_COLUMNS: usize = 32;
 
 /// Contents of a shard.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,16 +84,16 @@ pub struct SealedRecord {
     /// Hash of its inputs.
     pub key: Hash,
     /// Size and hash of its audio file.
-    pub source: SourceMark,
+    pub source: SourceDigest,
     /// Length of the audio.
     pub seconds: f32,
     /// Length and checksum of its arrays, one per column.
-    pub arrays: Vec<ArrayMark>,
+    pub arrays: Vec<ArrayDigest>,
 }
 
 /// Length and checksum of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArrayMark {
+pub struct ArrayDigest {
     /// Number of rows.
     pub rows: u32,
     /// crc32 of the bytes.
@@ -133,16 +133,16 @@ impl Failure {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SealError {
     /// The magic bytes differ.
-    #[error("it is not a seal: the first bytes differ")]
+    #[error("not a seal: the magic bytes differ")]
     NotASeal,
     /// Written by another version of the program.
-    #[error("it has format {found}, this program writes {FORMAT}")]
+    #[error("it has format {found}, this program supports {FORMAT}")]
     OtherFormat {
         /// Format in the file.
         found: u32,
     },
     /// The checksum does not match.
-    #[error("its checksum does not fit its content")]
+    #[error("its checksum does not match its content")]
     Checksum,
     /// The checksum matches but the content is inconsistent.
     #[error("{0}")]
@@ -157,13 +157,13 @@ impl Seal {
 
     /// Returns the position of an utterance's record.
     pub fn find(&self, id: &str) -> Option<usize> {
-        self.records.binary_search_by(|record| place(&record.id).cmp(&place(id))).ok()
+        self.records.binary_search_by(|record| sort_key(&record.id).cmp(&sort_key(id))).ok()
     }
 
     /// Returns the failure of an utterance.
     pub(crate) fn find_failure(&self, id: &str) -> Option<&Failure> {
         self.failures
-            .binary_search_by(|failure| place(&failure.id).cmp(&place(id)))
+            .binary_search_by(|failure| sort_key(&failure.id).cmp(&sort_key(id)))
             .ok()
             .map(|at| &self.failures[at])
     }
@@ -225,7 +225,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Seal, Hash), SealError> {
 /// [`parse()`] without the checksum, so that a fuzzer reaches the code behind it.
 #[doc(hidden)]
 pub fn parse_content(content: &[u8]) -> Result<Seal, SealError> {
-    let mut bytes = Bytes::new(content);
+    let mut bytes = ByteReader::new(content);
     let format = bytes.take(8).and_then(|_| bytes.u32()).map_err(SealError::Malformed)?;
     if format != FORMAT {
         return Err(SealError::OtherFormat { found: format });
@@ -233,15 +233,15 @@ pub fn parse_content(content: &[u8]) -> Result<Seal, SealError> {
     fields(&mut bytes).map_err(SealError::Malformed)
 }
 
-fn fields(bytes: &mut Bytes) -> Result<Seal, String> {
+fn fields(bytes: &mut ByteReader) -> Result<Seal, String> {
     let (shard, shards, recipe) = (bytes.u32()?, bytes.u32()?, bytes.array()?);
     if !shards.is_power_of_two() || shard >= shards {
-        return Err(format!("it is of shard {shard} of {shards}"));
+        return Err(format!("it names shard {shard} of {shards}"));
     }
 
     let count = bytes.count(9)?;
-    if count == 0 || count > MOST_COLUMNS {
-        return Err(format!("it announces {count} columns"));
+    if count == 0 || count > MAX_COLUMNS {
+        return Err(format!("it has {count} columns; 1 to {MAX_COLUMNS} are possible"));
     }
     let mut columns = Vec::with_capacity(count);
     for _ in 0..count {
@@ -254,41 +254,41 @@ fn fields(bytes: &mut Bytes) -> Result<Seal, String> {
     for _ in 0..count {
         let (id, speaker, language) = (bytes.text()?, bytes.text()?, bytes.text()?);
         let key = bytes.array()?;
-        let source = SourceMark { size: bytes.u64()?, hash: bytes.array()? };
+        let source = SourceDigest { size: bytes.u64()?, hash: bytes.array()? };
         let seconds = bytes.f32()?;
         let mut arrays = Vec::with_capacity(columns.len());
         for total in &mut rows {
-            let array = ArrayMark { rows: bytes.u32()?, crc: bytes.u32()? };
+            let array = ArrayDigest { rows: bytes.u32()?, crc: bytes.u32()? };
             *total += u64::from(array.rows);
             arrays.push(array);
         }
-        if records.last().is_some_and(|last| place(&last.id) >= place(&id)) {
-            return Err(format!("record {id} stands out of order"));
+        if records.last().is_some_and(|last| sort_key(&last.id) >= sort_key(&id)) {
+            return Err(format!("record {id} is out of order"));
         }
         records.push(SealedRecord { id, speaker, language, key, source, seconds, arrays });
     }
     if rows.iter().any(|&rows| rows > u64::from(u32::MAX)) {
-        return Err("a column has more rows than can be counted".into());
+        return Err("a column has more than 2^32 rows".into());
     }
 
     let count = bytes.count(4 + 32 + 4 + 1 + 4)?;
     let mut failures: Vec<Failure> = Vec::with_capacity(count);
     for _ in 0..count {
         let (id, key) = (bytes.text()?, bytes.array()?);
-        let kind = kind_of(&bytes.text()?)?;
+        let kind = parse_kind(&bytes.text()?)?;
         let severity = if bytes.u8()? == 0 { Severity::Warning } else { Severity::Error };
-        if failures.last().is_some_and(|last| place(&last.id) >= place(&id)) {
-            return Err(format!("failure {id} stands out of order"));
+        if failures.last().is_some_and(|last| sort_key(&last.id) >= sort_key(&id)) {
+            return Err(format!("failure {id} is out of order"));
         }
         failures.push(Failure { id, key, kind, severity, detail: bytes.text()? });
     }
     match bytes.left() {
         0 => Ok(Seal { shard, shards, recipe, columns, records, failures }),
-        left => Err(format!("{left} bytes follow its end")),
+        left => Err(format!("{left} bytes follow the last field")),
     }
 }
 
-fn column(bytes: &mut Bytes) -> Result<StoredColumn, String> {
+fn column(bytes: &mut ByteReader) -> Result<StoredColumn, String> {
     let name = bytes.text()?;
     let (dtype, width) = (bytes.u8()?, bytes.u32()?);
     stored_column(&name, u32::from(dtype), width)
@@ -300,11 +300,11 @@ pub(super) fn stored_column(name: &str, dtype: u32, width: u32) -> Result<Stored
         1 => Dtype::I16,
         2 => Dtype::I32,
         3 => Dtype::F32,
-        other => return Err(format!("element type {other} is not known")),
+        other => return Err(format!("unknown element type {other}")),
     };
     // 65,536 elements a row: with 2^32 rows a file's size still fits 64 bits.
     if !is_column_name(name) || width == 0 || width > 1 << 16 {
-        return Err(format!("a column {name:?} of width {width} is not possible"));
+        return Err(format!("invalid column {name:?} of width {width}"));
     }
     Ok(StoredColumn { name: name.to_owned(), dtype, width })
 }
@@ -322,13 +322,13 @@ pub(super) fn dtype_code(dtype: Dtype) -> u8 {
 fn kind_name(kind: ProblemKind) -> String {
     match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,
-        _ => unreachable!("a fieldless kind is written as its name"),
+        _ => unreachable!("a fieldless kind is serialised as its name"),
     }
 }
 
-fn kind_of(name: &str) -> Result<ProblemKind, String> {
+fn parse_kind(name: &str) -> Result<ProblemKind, String> {
     serde_json::from_value(serde_json::Value::String(name.to_owned()))
-        .map_err(|_| format!("a problem of kind {name:?} is not known"))
+        .map_err(|_| format!("unknown problem kind {name:?}"))
 }
 
 fn put_u32(out: &mut Vec<u8>, value: u32) {

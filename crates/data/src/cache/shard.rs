@@ -11,7 +11,7 @@ use myxtts_run::mmap::{MappedFile, OnReadFault};
 use super::CacheError;
 use super::fingerprint::Hash;
 use super::names::ShardName;
-use super::seal::{self, ArrayMark, Failure, Seal, SealedRecord, StoredColumn};
+use super::seal::{self, ArrayDigest, Failure, Seal, SealedRecord, StoredColumn};
 use crate::npy::{self, HEADER_BYTES};
 
 /// Returns the numpy header of a shard's column. It is fully determined, so it is checked by comparison.
@@ -29,7 +29,7 @@ pub(crate) fn array_file_bytes(column: &StoredColumn, rows: u64) -> u64 {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArrayFileError {
     /// The file does not exist.
-    #[error("it is not there; a store that was rebuilt since it was opened must be opened again")]
+    #[error("it does not exist; if the cache was rebuilt since it was opened, open it again")]
     Missing,
     /// The file has the wrong length.
     #[error("it has {found} bytes instead of {wanted}")]
@@ -121,7 +121,7 @@ impl<'d> ShardWriter<'d> {
             if self.rows[at] > u64::from(u32::MAX) {
                 return Err(CacheError::ShardTooLong { shard: self.seal.shard, column: column.name.clone() });
             }
-            record.arrays.push(ArrayMark { rows: rows as u32, crc: crc32fast::hash(array) });
+            record.arrays.push(ArrayDigest { rows: rows as u32, crc: crc32fast::hash(array) });
             if rows > 0 {
                 self.file(at)?.write(array)?;
             }
@@ -143,7 +143,7 @@ impl<'d> ShardWriter<'d> {
             file.write(&[0; HEADER_BYTES])?;
             self.files[at] = Some(file);
         }
-        Ok(self.files[at].as_mut().expect("made above"))
+        Ok(self.files[at].as_mut().expect("created above"))
     }
 
     /// Commits the shard: every array is durable and has its final name before the seal does.
@@ -181,7 +181,7 @@ impl SealedShard {
         let damaged = |what: String| CacheError::Damaged { path: path.clone(), what };
         let (seal, hash) = seal::parse(&bytes).map_err(|e| damaged(e.to_string()))?;
         if ShardName::new(seal.shard, seal.shards, &hash) != name {
-            return Err(damaged("its content is that of another shard".into()));
+            return Err(damaged("it holds another shard".into()));
         }
         let first_rows = (0..seal.columns.len())
             .map(|column| {
@@ -209,8 +209,8 @@ impl SealedShard {
 
     /// Returns an array of a record if its checksum matches.
     pub(super) fn array(&self, record: usize, column: usize) -> Option<&[u8]> {
-        let mark = self.seal.records[record].arrays[column];
-        if mark.rows == 0 {
+        let digest = self.seal.records[record].arrays[column];
+        if digest.rows == 0 {
             return Some(&[]);
         }
         // The header is not checked: arrays behind a broken header can still be reused.
@@ -220,8 +220,8 @@ impl SealedShard {
         });
         let row_bytes = self.seal.columns[column].row_bytes();
         let start = HEADER_BYTES + self.first_rows[column][record] as usize * row_bytes;
-        let bytes = map.as_ref()?.get(start..start + mark.rows as usize * row_bytes)?;
-        (crc32fast::hash(bytes) == mark.crc).then_some(bytes)
+        let bytes = map.as_ref()?.get(start..start + digest.rows as usize * row_bytes)?;
+        (crc32fast::hash(bytes) == digest.crc).then_some(bytes)
     }
 
     /// Returns all arrays of a record if their checksums match.

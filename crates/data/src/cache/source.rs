@@ -8,11 +8,11 @@ use super::seal::Failure;
 use crate::problem::{ProblemKind, Severity};
 
 /// Largest accepted audio file in bytes: a worker holds one whole file in memory.
-const LARGEST: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Size and hash of an audio file. For an unreadable file, the hash is that of the error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceMark {
+pub struct SourceDigest {
     /// Size in bytes; `u64::MAX` if the file could not be read.
     pub size: u64,
     /// blake3 of the bytes.
@@ -42,15 +42,15 @@ impl Unreadable {
 }
 
 /// Reads and hashes an audio file.
-pub(super) fn read(path: &Path) -> (Result<Vec<u8>, Unreadable>, SourceMark) {
+pub(super) fn read(path: &Path) -> (Result<Vec<u8>, Unreadable>, SourceDigest) {
     match read_bytes(path) {
         Ok(bytes) => {
-            let mark = SourceMark { size: bytes.len() as u64, hash: *blake3::hash(&bytes).as_bytes() };
-            (Ok(bytes), mark)
+            let digest = SourceDigest { size: bytes.len() as u64, hash: *blake3::hash(&bytes).as_bytes() };
+            (Ok(bytes), digest)
         }
         Err(why) => {
             let hash = Fingerprint::new("no source").text("why", &why.detail).finish();
-            (Err(why), SourceMark { size: u64::MAX, hash })
+            (Err(why), SourceDigest { size: u64::MAX, hash })
         }
     }
 }
@@ -60,6 +60,7 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Unreadable {
             kind: ProblemKind::Missing,
+            // The messages here are hashed into the digest of an unreadable file: another wording would count as a change.
             detail: format!("{} does not exist: put it there or remove its line", path.display()),
         },
         _ => Unreadable {
@@ -72,17 +73,17 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
         detail: format!("{} {what}", path.display()),
     };
     // Checked before opening: opening a pipe would block forever.
-    let about = std::fs::metadata(path).map_err(failed)?;
-    if !about.is_file() {
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
         return Err(refused("is not a file".into()));
     }
-    if about.len() > LARGEST {
-        return Err(refused(format!("has {} bytes, more than one utterance can have", about.len())));
+    if metadata.len() > MAX_FILE_BYTES {
+        return Err(refused(format!("has {} bytes, more than one utterance can have", metadata.len())));
     }
-    let mut bytes = Vec::with_capacity(about.len() as usize);
+    let mut bytes = Vec::with_capacity(metadata.len() as usize);
     let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > LARGEST {
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(refused("grows while it is read".into()));
     }
     Ok(bytes)

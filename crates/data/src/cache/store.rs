@@ -33,7 +33,7 @@ pub struct Store {
 
 /// Location of an array on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArrayPlace {
+pub struct ArrayLocation {
     /// Column of the array.
     pub column: Column,
     /// The numpy file; it does not exist if the column has no rows in this shard.
@@ -71,16 +71,16 @@ impl Store {
     }
 
     /// Returns the location of every array of a record, in column order.
-    pub fn places(&self, record: usize) -> Vec<ArrayPlace> {
+    pub fn array_locations(&self, record: usize) -> Vec<ArrayLocation> {
         let shard = self.index.shard(self.index.shard_of_record(record));
-        let place = |(at, column): (usize, &Column)| ArrayPlace {
+        let location = |(at, column): (usize, &Column)| ArrayLocation {
             column: *column,
             file: self.dir.join(shard.name.array(column.name)),
             first_row: self.index.first_row(record, at),
             rows: self.index.rows(record, at),
             crc: self.index.crc(record, at),
         };
-        self.columns.iter().enumerate().map(place).collect()
+        self.columns.iter().enumerate().map(location).collect()
     }
 
     /// Reads the record's entry in its seal, which holds more than the index: its key and its source audio file.
@@ -141,10 +141,10 @@ impl Store {
         match copied {
             Some(copied) if map.failed_pages() == before => Ok(copied),
             _ if map.failed_pages() > 0 => {
-                let what = "the file was cut short or its disk failed while it was in use";
+                let what = "the file was truncated or its disk failed while in use";
                 Err(self.damaged(record, shard, column, what))
             }
-            _ => Err(self.damaged(record, shard, column, "its checksum does not fit")),
+            _ => Err(self.damaged(record, shard, column, "its checksum does not match")),
         }
     }
 
@@ -232,16 +232,16 @@ pub(super) fn copy_rows(array: &[u8], row_bytes: usize, first_row: u32, out: &mu
 
 /// Returns the column with a `'static` name: a built-in name, or an interned one.
 fn known_column(stored: &StoredColumn) -> Column {
-    let ours =
+    let built_in =
         [record::TOKENS, record::DVAE_MEL, record::CONDITIONING_MEL, record::SPEAKER_MEL, record::WAVEFORM];
-    let name = match ours.iter().find(|column| column.name == stored.name) {
+    let name = match built_in.iter().find(|column| column.name == stored.name) {
         Some(column) => column.name,
-        None => remember(&stored.name),
+        None => intern(&stored.name),
     };
     Column { name, dtype: stored.dtype, width: stored.width }
 }
 
-fn remember(name: &str) -> &'static str {
+fn intern(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if let Some(known) = names.get(name) {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::featurizer::Featurizer;
 use super::fingerprint::{self, Hash, failure_key, record_key};
 use super::index::{Index, IndexBuilder};
-use super::names::{INDEX_FILE, Listing, ShardName, place};
+use super::names::{INDEX_FILE, Listing, ShardName, sort_key};
 use super::prepare::{Partition, PrepareOptions, PrepareReport, prepare};
 use super::shard::SealedShard;
 use super::{CacheError, source, workers};
@@ -84,7 +84,7 @@ pub struct VerifyReport {
 
 impl VerifyReport {
     /// Returns whether nothing is wrong.
-    pub fn is_sound(&self) -> bool {
+    pub fn is_ok(&self) -> bool {
         self.findings.is_empty()
     }
 }
@@ -107,7 +107,7 @@ pub fn verify(
     let names: Vec<ShardName> = match &index {
         Ok(index) => (0..index.shards()).map(|shard| index.shard(shard).name).collect(),
         Err(error) => {
-            check.index_lost(error);
+            check.report_index(error);
             listing.seals.clone()
         }
     };
@@ -116,7 +116,7 @@ pub fn verify(
     }
 
     progress.start("verify", names.len() as u64);
-    workers::deal(workers, names.len(), &AtomicBool::new(false), |at| {
+    workers::for_each(workers, names.len(), &AtomicBool::new(false), |at| {
         check.shard(names[at]);
         progress.advance(1);
         Ok(())
@@ -125,7 +125,7 @@ pub fn verify(
 
     if let Ok(index) = &index {
         check.leftovers(&listing, &names);
-        check.index_of_seals(index, &names);
+        check.compare_index(index, &names);
     }
     let mut report = check.report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     report.shards = names.len() as u64;
@@ -157,32 +157,34 @@ struct Corpus<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn find(&self, kind: FindingKind, file: PathBuf, id: Option<&str>, detail: String) {
-        self.with(|report| report.findings.push(Finding { kind, file, id: id.map(str::to_owned), detail }));
+    fn add(&self, kind: FindingKind, file: PathBuf, id: Option<&str>, detail: String) {
+        self.update(|report| report.findings.push(Finding { kind, file, id: id.map(str::to_owned), detail }));
     }
 
-    fn with(&self, act: impl FnOnce(&mut VerifyReport)) {
+    fn update(&self, act: impl FnOnce(&mut VerifyReport)) {
         act(&mut self.report.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
     }
 
-    fn index_lost(&self, error: &CacheError) {
+    fn report_index(&self, error: &CacheError) {
         let detail = match error {
             CacheError::Damaged { what, .. } => what.clone(),
             CacheError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                "it is not there: the cache was never finished".into()
+                "it does not exist: the cache was never finished".into()
             }
             CacheError::Read { source, .. } => format!("it cannot be read: {source}"),
             other => other.to_string(),
         };
-        self.find(FindingKind::Index, self.dir.join(INDEX_FILE), None, detail);
+        self.add(FindingKind::Index, self.dir.join(INDEX_FILE), None, detail);
     }
 
     /// Distributes the utterances of the corpus over the shards of the store.
     fn set_corpus(&mut self, index: &Index, utterances: &'a [Utterance], featurizer: &dyn Featurizer) {
         let recipe = fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint());
         if recipe != index.recipe() {
-            let detail = "it was made with other settings, another vocabulary or another version".into();
-            self.find(FindingKind::Recipe, self.dir.join(INDEX_FILE), None, detail);
+            let detail =
+                "it was made with other settings, another vocabulary or another version of the program"
+                    .into();
+            self.add(FindingKind::Recipe, self.dir.join(INDEX_FILE), None, detail);
             // Every record is stale for this one reason; a finding per record would bury it.
             return;
         }
@@ -198,18 +200,18 @@ impl<'a> Check<'a> {
                     CacheError::Read { source, .. } => format!("it cannot be read: {source}"),
                     other => other.to_string(),
                 };
-                return self.find(FindingKind::Seal, self.dir.join(name.seal()), None, detail);
+                return self.add(FindingKind::Seal, self.dir.join(name.seal()), None, detail);
             }
         };
         for column in 0..shard.seal.columns.len() {
             match shard.check_file(column) {
                 Ok(()) => self.arrays(&shard, column),
                 Err(error) => {
-                    self.find(FindingKind::ArrayFile, shard.array_path(column), None, error.to_string());
+                    self.add(FindingKind::ArrayFile, shard.array_path(column), None, error.to_string());
                 }
             }
         }
-        self.with(|report| {
+        self.update(|report| {
             report.records += shard.seal.records.len() as u64;
             report.failures += shard.seal.failures.len() as u64;
         });
@@ -223,26 +225,26 @@ impl<'a> Check<'a> {
         for (at, record) in shard.seal.records.iter().enumerate() {
             match shard.array(at, column) {
                 Some(array) => bytes += array.len() as u64,
-                None => self.find(
+                None => self.add(
                     FindingKind::Record,
                     shard.array_path(column),
                     Some(&record.id),
-                    "its checksum does not fit".into(),
+                    "its checksum does not match".into(),
                 ),
             }
         }
-        self.with(|report| report.bytes += bytes);
+        self.update(|report| report.bytes += bytes);
     }
 
     fn compare(&self, corpus: &Corpus, shard: &SealedShard) {
         let wanted = &corpus.shards[shard.seal.shard as usize];
         let seal_path = || self.dir.join(shard.name.seal());
         for utterance in wanted {
-            let mark = source::read(&utterance.audio).1;
-            let key = record_key(&corpus.recipe, utterance, &mark);
+            let digest = source::read(&utterance.audio).1;
+            let key = record_key(&corpus.recipe, utterance, &digest);
             let (kind, detail) = match shard.seal.find(&utterance.id) {
                 Some(at) if shard.seal.records[at].key == key => continue,
-                Some(at) if shard.seal.records[at].source != mark => {
+                Some(at) if shard.seal.records[at].source != digest => {
                     (FindingKind::SourceChanged, format!("{} has changed", utterance.audio.display()))
                 }
                 Some(_) => {
@@ -252,20 +254,20 @@ impl<'a> Check<'a> {
                 None => match shard.seal.find_failure(&utterance.id) {
                     Some(failure) if failure.key == failure_key(&key, utterance) => continue,
                     Some(_) => {
-                        let detail = "it failed before and was changed since".into();
+                        let detail = "it failed before and has changed since".into();
                         (FindingKind::SourceChanged, detail)
                     }
                     None => (FindingKind::NotInStore, format!("it is new in {}", utterance.origin)),
                 },
             };
-            self.find(kind, seal_path(), Some(&utterance.id), detail);
+            self.add(kind, seal_path(), Some(&utterance.id), detail);
         }
         let stored = shard.seal.records.iter().map(|record| &record.id);
         let stored = stored.chain(shard.seal.failures.iter().map(|failure| &failure.id));
         for id in stored {
-            if wanted.binary_search_by(|utterance| place(&utterance.id).cmp(&place(id))).is_err() {
-                let detail = "the corpus does not have it any more".into();
-                self.find(FindingKind::NotInCorpus, seal_path(), Some(id), detail);
+            if wanted.binary_search_by(|utterance| sort_key(&utterance.id).cmp(&sort_key(id))).is_err() {
+                let detail = "it is no longer in the corpus".into();
+                self.add(FindingKind::NotInCorpus, seal_path(), Some(id), detail);
             }
         }
     }
@@ -277,23 +279,23 @@ impl<'a> Check<'a> {
         let others = seals.chain(arrays).filter(|(shard, _)| !named.contains(shard)).map(|(_, file)| file);
         for file in others.chain(listing.unfinished.iter().cloned()) {
             let detail = "an interrupted `prepare` left it".into();
-            self.find(FindingKind::Leftover, self.dir.join(file), None, detail);
+            self.add(FindingKind::Leftover, self.dir.join(file), None, detail);
         }
     }
 
     /// Checks that the index is byte for byte the one built from these seals.
-    fn index_of_seals(&self, index: &Index, names: &[ShardName]) {
+    fn compare_index(&self, index: &Index, names: &[ShardName]) {
         let mut builder = IndexBuilder::new(index.columns().to_vec(), index.recipe(), index.shards());
         for name in names {
             // An unreadable seal was reported already, and nothing can be compared without it.
             let Ok(shard) = SealedShard::load(self.dir, *name) else { return };
             if let Err(error) = builder.seal(&shard.seal, &shard.hash) {
-                return self.find(FindingKind::Seal, self.dir.join(name.seal()), None, error.to_string());
+                return self.add(FindingKind::Seal, self.dir.join(name.seal()), None, error.to_string());
             }
         }
-        if !builder.finish().is_ok_and(|image| image.is(index.bytes())) {
-            let detail = "it is not the index of the seals that are there".into();
-            self.find(FindingKind::Index, self.dir.join(INDEX_FILE), None, detail);
+        if !builder.finish().is_ok_and(|image| image.matches(index.bytes())) {
+            let detail = "it does not match the seals".into();
+            self.add(FindingKind::Index, self.dir.join(INDEX_FILE), None, detail);
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Reads fields from untrusted bytes.
 
 /// A cursor over bytes. A read past the end returns an error that says what was missing.
-pub(super) struct Bytes<'a> {
+pub(super) struct ByteReader<'a> {
     data: &'a [u8],
     at: usize,
 }
 
-impl<'a> Bytes<'a> {
+impl<'a> ByteReader<'a> {
     pub(super) fn new(data: &'a [u8]) -> Self {
-        Bytes { data, at: 0 }
+        ByteReader { data, at: 0 }
     }
 
     pub(super) fn left(&self) -> usize {
@@ -18,14 +18,14 @@ impl<'a> Bytes<'a> {
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
         let left = self.left();
         if count > left {
-            return Err(format!("{count} bytes are announced at byte {}, {left} are there", self.at));
+            return Err(format!("expected {count} bytes at byte {}, {left} remain", self.at));
         }
         self.at += count;
         Ok(&self.data[self.at - count..self.at])
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        Ok(self.take(N)?.try_into().expect("take gives what it was asked for"))
+        Ok(self.take(N)?.try_into().expect("take returns the requested number of bytes"))
     }
 
     pub(super) fn u8(&mut self) -> Result<u8, String> {
@@ -58,7 +58,7 @@ impl<'a> Bytes<'a> {
         let count = self.u32()? as usize;
         match count.checked_mul(smallest) {
             Some(bytes) if bytes <= self.left() => Ok(count),
-            _ => Err(format!("{count} entries are announced, {} bytes are there", self.left())),
+            _ => Err(format!("expected {count} entries, only {} bytes remain", self.left())),
         }
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::CacheError;
-use super::featurizer::words;
+use super::featurizer::panic_message;
 
 /// Runs `work` for every number below `count` on `workers` threads, lowest numbers first. After the first error no new piece
 /// is started; `halt` is set so that running pieces can stop early.
-pub(super) fn deal<W>(workers: usize, count: usize, halt: &AtomicBool, work: W) -> Result<(), CacheError>
+pub(super) fn for_each<W>(workers: usize, count: usize, halt: &AtomicBool, work: W) -> Result<(), CacheError>
 where
     W: Fn(usize) -> Result<(), CacheError> + Sync,
 {
@@ -35,7 +35,7 @@ where
         let threads: Vec<_> = (0..workers.clamp(1, count.max(1))).map(|_| scope.spawn(run)).collect();
         for thread in threads {
             if let Err(panic) = thread.join() {
-                fail(CacheError::Internal(format!("a worker panicked: {}", words(panic.as_ref()))));
+                fail(CacheError::Internal(format!("a worker panicked: {}", panic_message(panic.as_ref()))));
             }
         }
     });

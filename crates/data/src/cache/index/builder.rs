@@ -18,7 +18,7 @@ pub struct IndexBuilder {
     columns: Vec<StoredColumn>,
     recipe: Hash,
     shards: u32,
-    begun: u32,
+    shards_begun: u32,
     records: u32,
     failures: u32,
     seconds: f64,
@@ -64,7 +64,7 @@ impl IndexImage {
     }
 
     /// Returns whether these are the bytes of the file.
-    pub fn is(&self, mut bytes: &[u8]) -> bool {
+    pub fn matches(&self, mut bytes: &[u8]) -> bool {
         let fits = self.parts.iter().all(|part| match bytes.split_at_checked(part.len()) {
             Some((start, rest)) => {
                 bytes = rest;
@@ -104,8 +104,8 @@ impl Names {
         names.sort_unstable();
         let mut sorted = vec![0u32; names.len()];
         let (mut offsets, mut text) = (0u32.to_le_bytes().to_vec(), Vec::new());
-        for (place, (name, number)) in names.iter().enumerate() {
-            sorted[*number as usize] = place as u32;
+        for (position, (name, number)) in names.iter().enumerate() {
+            sorted[*number as usize] = position as u32;
             text.extend_from_slice(name.as_bytes());
             offsets.extend_from_slice(&(text.len() as u32).to_le_bytes());
         }
@@ -117,13 +117,13 @@ impl Names {
 impl IndexBuilder {
     /// Creates a builder for `shards` shards, a power of two.
     pub fn new(columns: Vec<StoredColumn>, recipe: Hash, shards: u32) -> Self {
-        assert!(shards.is_power_of_two(), "the number of shards is a power of two");
+        assert!(shards.is_power_of_two(), "the number of shards must be a power of two");
         let count = columns.len();
         IndexBuilder {
             columns,
             recipe,
             shards,
-            begun: 0,
+            shards_begun: 0,
             records: 0,
             failures: 0,
             seconds: 0.0,
@@ -140,11 +140,8 @@ impl IndexBuilder {
 
     /// Adds the next shard with all its records.
     pub fn seal(&mut self, seal: &Seal, hash: &Hash) -> Result<(), IndexError> {
-        if seal.columns != self.columns || seal.shard != self.begun || seal.shards != self.shards {
-            return Err(IndexError::Malformed(format!(
-                "the seal of shard {} does not belong here",
-                seal.shard
-            )));
+        if seal.columns != self.columns || seal.shard != self.shards_begun || seal.shards != self.shards {
+            return Err(IndexError::Malformed(format!("unexpected seal of shard {}", seal.shard)));
         }
         self.shard(hash, seal.failures.len() as u32);
         for record in &seal.records {
@@ -169,7 +166,7 @@ impl IndexBuilder {
         }
         self.shard_table.extend(std::iter::repeat_n(0, 8 * self.columns.len()));
         self.rows.fill(0);
-        self.begun += 1;
+        self.shards_begun += 1;
         self.failures += failures;
     }
 
@@ -197,7 +194,7 @@ impl IndexBuilder {
             self.rows[column] += u64::from(rows);
             given += 1;
         }
-        assert_eq!(given, self.columns.len(), "a record has every column");
+        assert_eq!(given, self.columns.len(), "a record must have every column");
         self.records = self.records.checked_add(1).ok_or_else(|| too_much("records"))?;
         Ok(())
     }
@@ -215,10 +212,10 @@ impl IndexBuilder {
 
     /// Builds the index.
     pub fn finish(mut self) -> Result<IndexImage, IndexError> {
-        if self.begun != self.shards {
+        if self.shards_begun != self.shards {
             return Err(IndexError::Malformed(format!(
                 "{} of {} shards were given",
-                self.begun, self.shards
+                self.shards_begun, self.shards
             )));
         }
         self.end_shard();

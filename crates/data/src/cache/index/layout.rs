@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::IndexError;
 use crate::cache::FORMAT;
 use crate::cache::fingerprint::{Fingerprint, Hash};
-use crate::cache::seal::{MOST_COLUMNS, StoredColumn, stored_column};
+use crate::cache::seal::{MAX_COLUMNS, StoredColumn, stored_column};
 
 pub(super) const MAGIC: &[u8; 8] = b"MYXTINDX";
 pub(super) const COLUMN_BYTES: usize = 48;
@@ -117,10 +117,10 @@ pub(super) fn parse_body(bytes: &[u8], header: Header) -> Result<Layout, IndexEr
     let malformed = |what: &str| IndexError::Malformed(what.to_owned());
     let column_count = header.columns as usize;
     let shards = header.shards as usize;
-    if column_count == 0 || column_count > MOST_COLUMNS || !header.shards.is_power_of_two() {
-        return Err(malformed("impossible numbers of columns or shards"));
+    if column_count == 0 || column_count > MAX_COLUMNS || !header.shards.is_power_of_two() {
+        return Err(malformed("invalid number of columns or shards"));
     }
-    let records = u32::try_from(header.records).map_err(|_| malformed("more records than can be"))? as usize;
+    let records = u32::try_from(header.records).map_err(|_| malformed("more than 2^32 records"))? as usize;
     let mut sections = Sections { at: HEADER_BYTES, end: bytes.len() };
 
     let at = sections.next(column_count, COLUMN_BYTES)?;
@@ -128,7 +128,7 @@ pub(super) fn parse_body(bytes: &[u8], header: Header) -> Result<Layout, IndexEr
         (0..column_count).map(|i| column_at(&bytes[at + COLUMN_BYTES * i..][..COLUMN_BYTES])).collect();
     let columns = columns.map_err(IndexError::Malformed)?;
     if layout_hash(&columns) != header.layout {
-        return Err(malformed("the layout hash does not fit the columns"));
+        return Err(malformed("the layout hash does not match the columns"));
     }
 
     let shard_table = sections.next(shards, SHARD_BYTES + 8 * column_count)?;
@@ -148,14 +148,14 @@ pub(super) fn parse_body(bytes: &[u8], header: Header) -> Result<Layout, IndexEr
     let ids = offsets(bytes, id_offsets, records)?;
     let ids_at = sections.next(ids, 1)?;
     if sections.at != bytes.len() {
-        return Err(malformed("bytes follow its end"));
+        return Err(malformed("bytes follow the last section"));
     }
     for (section, known, what) in
         [(speaker, speakers.len(), "speaker"), (language, languages.len(), "language")]
     {
         let largest = words(bytes, section, records).max();
         if largest.is_some_and(|largest| largest as usize >= known) {
-            return Err(IndexError::Malformed(format!("a {what} without a name")));
+            return Err(IndexError::Malformed(format!("a record has an unknown {what}")));
         }
     }
     let ids = ids_at..ids_at + ids;
@@ -188,7 +188,8 @@ impl Sections {
             .checked_mul(size)
             .and_then(|bytes| start.checked_add(bytes)?.checked_next_multiple_of(8))
             .filter(|&end| end <= self.end);
-        self.at = end.ok_or_else(|| IndexError::Malformed(format!("{count} entries do not fit the file")))?;
+        self.at =
+            end.ok_or_else(|| IndexError::Malformed(format!("the file is too short for {count} entries")))?;
         Ok(start)
     }
 }
@@ -218,7 +219,7 @@ fn shard_firsts(
         failures += u64::from(u32_at(bytes, at + 40));
     }
     if next != header.records || failures != u64::from(header.failures) {
-        return Err(IndexError::Malformed("the shards do not add up to the whole".into()));
+        return Err(IndexError::Malformed("the record or failure counts of the shards do not add up".into()));
     }
     firsts.push(next as u32);
     Ok(firsts)
@@ -229,7 +230,7 @@ fn offsets(bytes: &[u8], at: usize, count: usize) -> Result<usize, IndexError> {
     let mut last = 0;
     for offset in words(bytes, at, count + 1) {
         if offset < last {
-            return Err(IndexError::Malformed("offsets go back".into()));
+            return Err(IndexError::Malformed("offsets decrease".into()));
         }
         last = offset;
     }
@@ -247,14 +248,14 @@ fn string_table(bytes: &[u8], sections: &mut Sections, count: usize) -> Result<V
 }
 
 pub(super) fn layout_hash(columns: &[StoredColumn]) -> [u8; 8] {
-    let mut print = Fingerprint::new("index layout").number("format", u64::from(FORMAT));
+    let mut fingerprint = Fingerprint::new("index layout").number("format", u64::from(FORMAT));
     for column in columns {
-        print = print
+        fingerprint = fingerprint
             .text("name", &column.name)
             .text("dtype", column.dtype.numpy())
             .number("width", u64::from(column.width));
     }
-    let [a, b, c, d, e, f, g, h, ..] = print.finish();
+    let [a, b, c, d, e, f, g, h, ..] = fingerprint.finish();
     [a, b, c, d, e, f, g, h]
 }
 

@@ -28,7 +28,7 @@ pub use builder::{IndexBuilder, IndexEntry, IndexImage};
 pub use layout::{Layout, parse};
 
 use super::fingerprint::Hash;
-use super::names::{ShardName, place, shard_of};
+use super::names::{ShardName, shard_of, sort_key};
 use super::seal::StoredColumn;
 use super::{CacheError, FORMAT};
 use layout::{SHARD_BYTES, array_at, parse_body, parse_header, u32_at};
@@ -37,16 +37,16 @@ use layout::{SHARD_BYTES, array_at, parse_body, parse_header, u32_at};
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum IndexError {
     /// The magic bytes differ.
-    #[error("it is not an index: the first bytes differ")]
+    #[error("not an index: the magic bytes differ")]
     NotAnIndex,
     /// Written by another version of the program.
-    #[error("it has format {found}, this program writes {FORMAT}")]
+    #[error("it has format {found}, this program supports {FORMAT}")]
     OtherFormat {
         /// Format in the header.
         found: u32,
     },
     /// The length of the file differs from the header.
-    #[error("{have} bytes are there, {need} are announced")]
+    #[error("it has {have} bytes instead of {need}")]
     CutOff {
         /// Actual length in bytes.
         have: u64,
@@ -54,7 +54,7 @@ pub enum IndexError {
         need: u64,
     },
     /// A checksum does not match.
-    #[error("the checksum of its {0} does not fit")]
+    #[error("the checksum of its {0} does not match")]
     Checksum(&'static str),
     /// The checksums match but the content is inconsistent.
     #[error("{0}")]
@@ -225,29 +225,29 @@ impl Index {
         self.word(self.layout.language, record)
     }
 
-    /// Length of the record's sound.
+    /// Returns the length of the record's audio in seconds.
     pub fn seconds(&self, record: usize) -> f32 {
         f32::from_bits(self.word(self.layout.seconds, record))
     }
 
-    /// The bytes of the record's id.
+    /// Returns the bytes of the record's id.
     pub fn id(&self, record: usize) -> &[u8] {
         let ids = &self.bytes[self.layout.ids.clone()];
         let end = u32_at(&self.bytes, self.layout.id_offsets + 4 * (record + 1));
         &ids[self.word(self.layout.id_offsets, record) as usize..end as usize]
     }
 
-    /// The record of an utterance.
+    /// Returns the record of an utterance.
     pub fn find(&self, id: &str) -> Option<usize> {
-        let wanted = place(id);
+        let wanted = sort_key(id);
         let shard = shard_of(id, self.shards()) as usize;
         let (mut low, mut high) =
             (self.layout.firsts[shard] as usize, self.layout.firsts[shard + 1] as usize);
         while low < high {
             let middle = low + (high - low) / 2;
-            // Ids are text; one that is not cannot have been written by us, and is nobody's.
+            // Ids are UTF-8; other bytes cannot have been written by this program and match no id.
             let there = std::str::from_utf8(self.id(middle)).unwrap_or_default();
-            match place(there).cmp(&wanted) {
+            match sort_key(there).cmp(&wanted) {
                 std::cmp::Ordering::Equal => return Some(middle),
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,

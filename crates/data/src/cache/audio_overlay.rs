@@ -20,14 +20,14 @@ use crate::utterance::Utterance;
 
 /// One hop of audio per row, under the name of the mels computed from it: batches are sampled and named alike, whichever of
 /// the two they hold.
-pub const CONDITIONING_SOUND: Column =
+pub const CONDITIONING_AUDIO: Column =
     Column { name: CONDITIONING_MEL.name, dtype: Dtype::F32, width: HOP as u32 };
 
 /// The same for the DVAE mels, which have the same frames. The mel column itself stays, because measuring reads it.
-pub const DVAE_SOUND: Column = Column { name: DVAE_MEL.name, ..CONDITIONING_SOUND };
+pub const DVAE_AUDIO: Column = Column { name: DVAE_MEL.name, ..CONDITIONING_AUDIO };
 
 /// Extra rows that the last frame needs after its own.
-pub const SOUND_OVERLAP: u32 = (WINDOW / HOP - 1) as u32;
+pub const AUDIO_OVERLAP: u32 = (WINDOW / HOP - 1) as u32;
 
 /// Samples from frame to frame.
 const HOP: usize = 256;
@@ -35,72 +35,80 @@ const HOP: usize = 256;
 const WINDOW: usize = 1024;
 
 /// Size of the cache of decoded audio in bytes.
-const KEPT: usize = 2 << 30;
+const CACHE_BYTES: usize = 2 << 30;
 
 /// A source that decodes audio on demand and takes everything else from a base source.
-pub struct Sounds {
+pub struct AudioOverlay {
     base: Arc<dyn RecordSource>,
     columns: Vec<Column>,
     at: usize,
     /// Column of the DVAE mels in the base; `None` if it has none. If present, their audio is the last column.
     dvae: Option<usize>,
     utterances: Vec<Utterance>,
-    listener: Extractor,
+    extractor: Extractor,
     memory: MemoryCache<Result<Vec<f32>, Problem>>,
 }
 
-impl Sounds {
+impl AudioOverlay {
     /// Serves the audio of `utterances`, one for each record of `base`, as decoded by an
     /// [`audio_extractor`](Self::audio_extractor). `None` if the records have no conditioning mels to replace.
     pub fn new(
         base: Arc<dyn RecordSource>,
         utterances: Vec<Utterance>,
-        listener: Extractor,
-    ) -> Option<Sounds> {
-        assert_eq!(base.len(), utterances.len(), "an utterance for every record");
+        extractor: Extractor,
+    ) -> Option<AudioOverlay> {
+        assert_eq!(base.len(), utterances.len(), "one utterance is needed for every record");
         for front_end in [FrontEnd::Conditioning, FrontEnd::Dvae] {
-            assert_eq!(front_end.hop(), HOP, "rows are hops");
+            assert_eq!(front_end.hop(), HOP, "a row is one hop");
         }
         let mut columns = base.columns().to_vec();
         let at = columns.iter().position(|column| *column == CONDITIONING_MEL)?;
-        columns[at] = CONDITIONING_SOUND;
+        columns[at] = CONDITIONING_AUDIO;
         let dvae = columns.iter().position(|column| *column == DVAE_MEL);
-        columns.extend(dvae.map(|_| DVAE_SOUND));
-        Some(Sounds { base, columns, at, dvae, utterances, listener, memory: MemoryCache::new(KEPT) })
+        columns.extend(dvae.map(|_| DVAE_AUDIO));
+        Some(AudioOverlay {
+            base,
+            columns,
+            at,
+            dvae,
+            utterances,
+            extractor,
+            memory: MemoryCache::new(CACHE_BYTES),
+        })
     }
 
-    /// Returns an extractor that decodes audio as `extractor` does and applies only the limits that matter for conditioning.
-    pub fn listener(extractor: &Extractor) -> Result<Extractor, TokenizerError> {
+    /// Returns an extractor with the settings of `extractor` that makes only conditioning mels.
+    pub fn audio_extractor(extractor: &Extractor) -> Result<Extractor, TokenizerError> {
         let recipe = Recipe { columns: vec![CONDITIONING_MEL], ..extractor.recipe().clone() };
         let tokenizer = Tokenizer::from_bytes(&extractor.tokenizer().to_json(), "the vocabulary".as_ref())?;
         Ok(Extractor::new(recipe, tokenizer))
     }
 
     /// Returns the mel column of the base that an audio column replaces; `None` for other columns.
-    fn stands_for(&self, column: usize) -> Option<usize> {
+    fn mel_column(&self, column: usize) -> Option<usize> {
         match self.dvae {
             Some(dvae) if column + 1 == self.columns.len() => Some(dvae),
             _ => (column == self.at).then_some(column),
         }
     }
 
-    fn heard(&self, record: usize) -> Arc<Result<Vec<f32>, Problem>> {
+    fn samples(&self, record: usize) -> Arc<Result<Vec<f32>, Problem>> {
         self.memory.get(record, || {
             let utterance = &self.utterances[record];
             let (bytes, _) = source::read(&utterance.audio);
             let began = Instant::now();
-            let heard = match bytes {
-                Ok(bytes) => self.listener.heard(utterance, &bytes),
+            let samples = match bytes {
+                Ok(bytes) => self.extractor.decode_audio(utterance, &bytes),
                 Err(why) => Err(why.problem(utterance)),
             };
             note_computing(began.elapsed());
-            let bytes = heard.as_ref().map_or(256, |heard| heard.len() * 4);
-            (heard, bytes)
+            let bytes = samples.as_ref().map_or(256, |samples| samples.len() * 4);
+            (samples, bytes)
         })
     }
 }
 
-impl Overlay for Sounds {
+impl Overlay for AudioOverlay {
     fn base(&self) -> &dyn RecordSource {
         &*self.base
     }
@@ -110,25 +118,25 @@ impl Overlay for Sounds {
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
-        match self.stands_for(column) {
+        match self.mel_column(column) {
             Some(mels) => match self.base.rows(record, mels) {
                 0 => 0,
-                rows => rows + SOUND_OVERLAP,
+                rows => rows + AUDIO_OVERLAP,
             },
             None => self.base.rows(record, column),
         }
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        if self.stands_for(column).is_none() {
+        if self.mel_column(column).is_none() {
             return self.base.read(record, column, first_row, out);
         }
-        let heard = self.heard(record);
-        let samples = match &*heard {
+        let decoded = self.samples(record);
+        let samples = match &*decoded {
             Ok(samples) => samples,
             Err(problem) => return Err(RecordError::Bad(problem.clone())),
         };
-        let all = FrontEnd::Conditioning.frames(samples.len()) + SOUND_OVERLAP as usize;
+        let all = FrontEnd::Conditioning.frames(samples.len()) + AUDIO_OVERLAP as usize;
         let rows = all.saturating_sub(first_row as usize).min(out.len() / (4 * HOP));
         let start = first_row as isize * HOP as isize - (WINDOW / 2) as isize;
         let inside = usize::try_from(start).ok().and_then(|start| samples.get(start..start + rows * HOP));
@@ -137,7 +145,7 @@ impl Overlay for Sounds {
             Some(samples) => out.copy_from_slice(bytemuck::cast_slice(samples)),
             None => {
                 for (i, to) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                    *to = samples[mirrored(start + i as isize, samples.len())].to_le_bytes();
+                    *to = samples[reflected_index(start + i as isize, samples.len())].to_le_bytes();
                 }
             }
         }
@@ -150,13 +158,13 @@ impl Overlay for Sounds {
 }
 
 /// Maps a sample index before, in or after a clip to an index in the clip, which is reflected at its ends.
-fn mirrored(at: isize, samples: usize) -> usize {
+fn reflected_index(at: isize, samples: usize) -> usize {
     if samples == 1 {
         return 0;
     }
-    let turn = 2 * (samples as isize - 1);
-    let at = at.rem_euclid(turn);
-    (if at < samples as isize { at } else { turn - at }) as usize
+    let period = 2 * (samples as isize - 1);
+    let at = at.rem_euclid(period);
+    (if at < samples as isize { at } else { period - at }) as usize
 }
 
 #[cfg(test)]
@@ -164,9 +172,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_mirrored_without_their_last_sample_twice() {
-        let heard = |at| mirrored(at, 4);
-        assert_eq!((-4..8).map(heard).collect::<Vec<_>>(), [2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1]);
-        assert_eq!(mirrored(5, 1), 0);
+    fn ends_are_reflected_without_repeating_the_last_sample() {
+        let reflected = |at| reflected_index(at, 4);
+        assert_eq!((-4..8).map(reflected).collect::<Vec<_>>(), [2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1]);
+        assert_eq!(reflected_index(5, 1), 0);
     }
 }

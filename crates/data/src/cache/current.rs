@@ -18,7 +18,7 @@ use super::{CacheError, workers};
 use crate::utterance::Utterance;
 
 /// A store that is identical to what `prepare` would make.
-pub(super) struct Whole {
+pub(super) struct CurrentStore {
     pub(super) report: PrepareReport,
     /// Whether the folder holds no other files, such as those of a killed or running writer.
     pub(super) is_tidy: bool,
@@ -29,15 +29,15 @@ impl Job<'_> {
     ///
     /// It applies the same checks as building under the lock. Problems are not reported here: the process that takes the
     /// lock repeats the checks and reports them.
-    pub(super) fn whole(
+    pub(super) fn find_current(
         &self,
         partition: &Partition,
         threads: usize,
         progress: &dyn Progress,
-    ) -> Result<Option<Whole>, CacheError> {
+    ) -> Result<Option<CurrentStore>, CacheError> {
         let Ok(index) = Index::open(&self.dir.join(INDEX_FILE)) else { return Ok(None) };
-        let of_today = index.recipe() == self.recipe && index.columns() == self.columns;
-        if !of_today || index.shards() != self.shards {
+        let up_to_date = index.recipe() == self.recipe && index.columns() == self.columns;
+        if !up_to_date || index.shards() != self.shards {
             return Ok(None);
         }
         let names: Vec<ShardName> = (0..self.shards).map(|shard| index.shard(shard).name).collect();
@@ -51,7 +51,7 @@ impl Job<'_> {
         }
         progress.start("compare", partition.shards.iter().map(|members| members.len() as u64).sum());
         let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(names.len()));
-        let outcome = workers::deal(threads, names.len(), &self.halt, |shard| {
+        let outcome = workers::for_each(threads, names.len(), &self.halt, |shard| {
             let members = &partition.shards[shard];
             let done = self.keep(shard as u32, members, &[names[shard]])?;
             let stale = || CacheError::NoStore { dir: self.dir.to_owned() };
@@ -66,12 +66,12 @@ impl Job<'_> {
             Err(_) => return Ok(None),
         }
         let built = built.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (mut report, built) = PrepareReport::of(partition, self.total, built);
+        let (mut report, built) = PrepareReport::from_built(partition, self.total, built);
         match assemble(self, &built, &mut report) {
-            Ok(image) if image.is(index.bytes()) => report.fingerprint = hex(&image.content()),
+            Ok(image) if image.matches(index.bytes()) => report.fingerprint = hex(&image.content()),
             _ => return Ok(None),
         }
-        Ok(Some(Whole { report, is_tidy: is_tidy(self.dir, &names) }))
+        Ok(Some(CurrentStore { report, is_tidy: is_tidy(self.dir, &names) }))
     }
 
     /// Returns whether this shard was made from these utterances, as far as that shows without reading their audio.
