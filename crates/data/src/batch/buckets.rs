@@ -6,7 +6,7 @@ use crate::batch::settings::Settings;
 use crate::record::{RecordSource, TOKENS};
 
 /// Maximum length of a record in frames (6.7 hours of mel): a corrupt length must not size a table.
-const LONGEST: u32 = 1 << 21;
+const MAX_FRAMES: u32 = 1 << 21;
 
 /// Why a record is in no batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,7 +82,7 @@ impl Bucket {
 }
 
 /// Records sorted into buckets.
-pub(super) struct Sorted {
+pub(super) struct SortedRecords {
     pub(super) ladder: Ladder,
     pub(super) buckets: Vec<Bucket>,
     pub(super) members: Vec<u32>,
@@ -90,18 +90,18 @@ pub(super) struct Sorted {
     length: usize,
 }
 
-impl Sorted {
+impl SortedRecords {
     /// Sorts `records` by bucket and removes those that fit none.
     pub(super) fn sort(
         source: &dyn RecordSource,
         records: &mut Vec<u32>,
         settings: &Settings,
-    ) -> Result<Sorted, PlanError> {
+    ) -> Result<SortedRecords, PlanError> {
         let position = |wanted| source.columns().iter().position(|&column| column == wanted);
         let length = position(settings.length)
             .ok_or(PlanError::NoColumn { wanted: settings.length.name, have: String::new() })?;
         let tokens = position(TOKENS).filter(|_| settings.has_tokens());
-        let max_frames = settings.max_frames.unwrap_or(LONGEST).min(LONGEST);
+        let max_frames = settings.max_frames.unwrap_or(MAX_FRAMES).min(MAX_FRAMES);
         let max_tokens = settings.max_tokens.unwrap_or(u32::MAX);
 
         let mut lengths = Lengths::default();
@@ -161,7 +161,7 @@ impl Sorted {
         let mut size = sizes.iter();
         let mut bucket_of: Vec<u32> = Vec::with_capacity(records.len());
         records.retain(|&record| {
-            let &(frames, tokens) = size.next().expect("one size was noted for each record");
+            let &(frames, tokens) = size.next().expect("one size was stored for each record");
             match ladder.rung_by(&table, frames, tokens) {
                 Some(i) => {
                     buckets[i].records += 1;
@@ -188,7 +188,7 @@ impl Sorted {
             *slot += 1;
         }
         excluded.sort_unstable_by_key(|excluded| excluded.record);
-        Ok(Sorted { ladder, buckets, members, excluded, length })
+        Ok(SortedRecords { ladder, buckets, members, excluded, length })
     }
 
     /// Repeats each of `records`, which are those of all buckets, as often as `times` says.
@@ -201,7 +201,7 @@ impl Sorted {
         let total: u64 = times.iter().map(|&times| u64::from(times)).sum();
         if u32::try_from(total).is_err() {
             return Err(PlanError::Impossible(format!(
-                "balanced, an epoch would have {total} rows; set data.balance_temperature to 1, or split the corpus"
+                "a balanced epoch would have {total} rows; set data.balance_temperature to 1, or split the corpus"
             )));
         }
         let mut members = Vec::with_capacity(total as usize);
@@ -210,7 +210,7 @@ impl Sorted {
             bucket.first = members.len() as u32;
             bucket.frames = 0;
             for &record in once {
-                let times = records.binary_search(&record).map_or(1, |place| times[place]);
+                let times = records.binary_search(&record).map_or(1, |position| times[position]);
                 // Copies are adjacent, so a row can count how often its record occurs before it.
                 members.extend(std::iter::repeat_n(record, times as usize));
                 bucket.frames += u64::from(times) * u64::from(source.rows(record as usize, self.length));

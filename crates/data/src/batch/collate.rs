@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::batch::beacon::Beacon;
 use crate::batch::layout::{Content, Layout};
 use crate::batch::plan::{Plan, PlanError};
-use crate::batch::settings::{Of, Take};
+use crate::batch::settings::{Role, Take};
 use crate::batch::step::Step;
+use crate::batch::worker_position::WorkerPosition;
 use crate::problem::Problem;
 use crate::record::{RecordError, RecordSource, take_computing};
 
@@ -42,7 +42,7 @@ pub enum BatchError {
     },
     /// Neither the record nor any substitute is usable.
     #[error(
-        "step {step}, row {row}: the record is bad and so is what was tried in its place: {}; run `verify --fix`",
+        "step {step}, row {row}: the record and all substitutes tried are bad: {}; run `myxtts verify --fix`",
         .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
     NoSubstitute {
@@ -53,15 +53,6 @@ pub enum BatchError {
         /// Problems of the record and of every substitute tried.
         problems: Vec<Problem>,
     },
-}
-
-/// Use of a record in its row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The record of the row.
-    Own,
-    /// The companion of that record.
-    Companion,
 }
 
 /// A bad record and its replacement.
@@ -177,18 +168,18 @@ impl Collator {
 
     /// Writes the batch of `step` to the start of `slab`. All bytes of the layout are written.
     pub fn collate(&self, step: u64, slab: &mut [u8]) -> Result<BatchInfo, BatchError> {
-        self.collate_seen(step, slab, &Beacon::default())
+        self.collate_reporting(step, slab, &WorkerPosition::default())
     }
 
-    /// [`Self::collate`], publishing the current record through `beacon`.
-    pub(crate) fn collate_seen(
+    /// [`Self::collate`], publishing the current record through `position`.
+    pub(crate) fn collate_reporting(
         &self,
         step: u64,
         slab: &mut [u8],
-        beacon: &Beacon,
+        position: &WorkerPosition,
     ) -> Result<BatchInfo, BatchError> {
         let began = Instant::now();
-        beacon.begin();
+        position.begin();
         // Discard the time that other work left on this thread.
         take_computing();
         let planned = self.plan.step(step);
@@ -215,7 +206,7 @@ impl Collator {
             computing: Duration::ZERO,
             worker: 0,
         };
-        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info, time: 0, beacon };
+        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info, time: 0, position };
         writer.clear_gaps();
         let first = self.rank * layout.rows();
         for row in 0..layout.rows() {
@@ -235,7 +226,7 @@ impl Collator {
 }
 
 /// The per-row integer fields.
-struct Numbers {
+struct RowFields {
     record: i32,
     companion: i32,
     speaker: i32,
@@ -250,7 +241,7 @@ struct Writer<'a> {
     info: BatchInfo,
     /// Repetition in the epoch of the current row's record.
     time: u32,
-    beacon: &'a Beacon,
+    position: &'a WorkerPosition,
 }
 
 impl Writer<'_> {
@@ -279,7 +270,7 @@ impl Writer<'_> {
             match self.try_row(row, global_row, record) {
                 Ok(()) => {
                     self.info.rows_valid += 1;
-                    self.note(global_row, Role::Own, record, bad);
+                    self.note_bad(global_row, Role::Own, record, bad);
                     return Ok(());
                 }
                 Err(RecordError::Bad(problem)) => bad.push((record, problem)),
@@ -293,7 +284,7 @@ impl Writer<'_> {
     fn try_row(&mut self, row: u32, global_row: u32, record: u32) -> Result<(), RecordError> {
         let collator = self.collator;
         let source = &collator.source;
-        let mut used = self.arrays(row, Of::Own, record, false)?;
+        let mut used = self.arrays(row, Role::Own, record, false)?;
         let speaker = source.speaker(record as usize);
         let mut companion = -1;
         if collator.plan.settings().has_companions() {
@@ -304,7 +295,10 @@ impl Writer<'_> {
         self.info.used_bytes += used;
         // The plan rejects sources whose numbers do not fit an i32.
         let language = source.language(record as usize) as i32;
-        self.numbers(row, &Numbers { record: record as i32, companion, speaker: speaker as i32, language });
+        self.put_fields(
+            row,
+            &RowFields { record: record as i32, companion, speaker: speaker as i32, language },
+        );
         Ok(())
     }
 
@@ -327,20 +321,21 @@ impl Writer<'_> {
             if bad.iter().any(|(tried, _)| *tried == companion) {
                 continue;
             }
-            match self.arrays(row, Of::Companion, companion, companion == record) {
+            match self.arrays(row, Role::Companion, companion, companion == record) {
                 Ok(used) => {
-                    self.note(global_row, Role::Companion, companion, bad);
+                    self.note_bad(global_row, Role::Companion, companion, bad);
                     return Ok((companion, used));
                 }
                 Err(RecordError::Bad(problem)) => bad.push((companion, problem)),
                 Err(error) => return Err(error),
             }
         }
-        let (_, last) = bad.pop().expect("the first attempt is always made, and only bad ones come here");
+        let (_, last) =
+            bad.pop().expect("the first attempt is always made, and only bad companions get here");
         Err(RecordError::Bad(last))
     }
 
-    fn note(&mut self, row: u32, role: Role, by: u32, bad: Vec<(u32, Problem)>) {
+    fn note_bad(&mut self, row: u32, role: Role, by: u32, bad: Vec<(u32, Problem)>) {
         let noted = bad.into_iter().map(|(record, problem)| Substitution { row, role, record, by, problem });
         self.info.substitutions.extend(noted);
     }
@@ -349,12 +344,12 @@ impl Writer<'_> {
     ///
     /// At most half of a record that is its own companion (`alone`) is taken, as Coqui does with short clips: the other half
     /// remains as the target.
-    fn arrays(&mut self, row: u32, of: Of, record: u32, alone: bool) -> Result<u64, RecordError> {
+    fn arrays(&mut self, row: u32, role: Role, record: u32, alone: bool) -> Result<u64, RecordError> {
         let source = &*self.collator.source;
-        self.beacon.at(record);
+        self.position.at(record);
         let mut used = 0;
         let plan = &self.collator.plan;
-        for (i, part) in plan.settings().parts.iter().enumerate().filter(|(_, part)| part.of == of) {
+        for (i, part) in plan.settings().parts.iter().enumerate().filter(|(_, part)| part.role == role) {
             let column = plan.columns()[i];
             let whole = &mut self.slab[self.layout.row_range(i, row)];
             let row_bytes = part.column.row_bytes();
@@ -393,14 +388,14 @@ impl Writer<'_> {
             pad(out, part.pad_bytes(), part.column.dtype.size());
             self.put(Content::Rows(i), row, 0);
         }
-        self.numbers(row, &Numbers { record: -1, companion: -1, speaker: 0, language: 0 });
+        self.put_fields(row, &RowFields { record: -1, companion: -1, speaker: 0, language: 0 });
     }
 
-    fn numbers(&mut self, row: u32, numbers: &Numbers) {
-        self.put(Content::Record, row, numbers.record);
-        self.put(Content::Companion, row, numbers.companion);
-        self.put(Content::Speaker, row, numbers.speaker);
-        self.put(Content::Language, row, numbers.language);
+    fn put_fields(&mut self, row: u32, fields: &RowFields) {
+        self.put(Content::Record, row, fields.record);
+        self.put(Content::Companion, row, fields.companion);
+        self.put(Content::Speaker, row, fields.speaker);
+        self.put(Content::Language, row, fields.language);
     }
 
     fn put(&mut self, content: Content, row: u32, value: i32) {

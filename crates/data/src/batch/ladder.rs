@@ -107,13 +107,13 @@ impl Ladder {
 
     /// Returns the shortest rung with room for that many frames and tokens. `table` is that of [`Self::table`].
     pub(crate) fn rung_by(&self, table: &[u32], frames: u32, tokens: u32) -> Option<usize> {
-        self.from(*table.get(frames as usize)? as usize, tokens)
+        self.first_fitting(*table.get(frames as usize)? as usize, tokens)
     }
 
     /// Returns, indexed by number of frames, the first rung that is long enough.
-    pub(crate) fn table(&self, most_frames: u32) -> Vec<u32> {
+    pub(crate) fn table(&self, max_frames: u32) -> Vec<u32> {
         let mut rung = 0;
-        (0..=most_frames)
+        (0..=max_frames)
             .map(|frames| {
                 while self.rungs.get(rung as usize).is_some_and(|rung| rung.frames < frames) {
                     rung += 1;
@@ -123,7 +123,7 @@ impl Ladder {
             .collect()
     }
 
-    fn from(&self, first: usize, tokens: u32) -> Option<usize> {
+    fn first_fitting(&self, first: usize, tokens: u32) -> Option<usize> {
         (first..self.rungs.len()).find(|&i| self.rungs[i].tokens >= tokens)
     }
 }
@@ -224,7 +224,7 @@ mod tests {
     impl Ladder {
         /// [`Ladder::rung_by`] without a table.
         fn rung_of(&self, frames: u32, tokens: u32) -> Option<usize> {
-            self.from(self.rungs.partition_point(|rung| rung.frames < frames), tokens)
+            self.first_fitting(self.rungs.partition_point(|rung| rung.frames < frames), tokens)
         }
     }
 
@@ -235,12 +235,12 @@ mod tests {
         Ladder::fit(&lengths, &fit, |_| enough)
     }
 
-    fn held(frames: &[u32], ladder: &Ladder) -> u64 {
+    fn padded_frames(frames: &[u32], ladder: &Ladder) -> u64 {
         frames.iter().map(|&n| u64::from(ladder.rungs[ladder.rung_of(n, 0).unwrap()].frames)).sum()
     }
 
     #[test]
-    fn two_clusters_get_two_rungs_and_a_third_would_not_pay() {
+    fn two_clusters_get_two_rungs() {
         let ladder = fit(&[100, 101, 102, 300, 310], 8, 32, 1);
         let frames: Vec<u32> = ladder.rungs().iter().map(|rung| rung.frames).collect();
         assert_eq!(frames, [128, 320]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_top_rung_never_passes_the_limit() {
+    fn the_top_rung_does_not_exceed_the_limit() {
         let mut lengths = Lengths::default();
         lengths.add(999, 1);
         let fit = Fit { buckets: 4, frame_unit: 32, max_frames: 1000, token_unit: 16 };
@@ -259,7 +259,7 @@ mod tests {
     fn a_rung_holds_a_batch_unless_all_records_are_fewer() {
         let mut frames = vec![100; 50];
         frames.extend([900; 3]);
-        assert_eq!(fit(&frames, 8, 32, 8).rungs().len(), 1, "three long ones alone would fill no batch");
+        assert_eq!(fit(&frames, 8, 32, 8).rungs().len(), 1, "three long ones alone do not fill a batch");
         assert_eq!(fit(&frames, 8, 32, 3).rungs().len(), 2);
         assert_eq!(fit(&frames, 8, 32, 100).rungs().len(), 1);
     }
@@ -306,12 +306,12 @@ mod tests {
                 let mut full = vec![0u64; other.rungs.len()];
                 frames.iter().for_each(|&n| full[other.rung_of(n, 0).unwrap()] += 1);
                 if other.rungs.len() <= buckets && full.iter().all(|&n| n >= enough) {
-                    let held = held(&frames, &other);
-                    least = Some(least.map_or(held, |least: u64| least.min(held)));
+                    let total = padded_frames(&frames, &other);
+                    least = Some(least.map_or(total, |least: u64| least.min(total)));
                 }
             }
             match least {
-                Some(least) => prop_assert_eq!(held(&frames, &ladder), least),
+                Some(least) => prop_assert_eq!(padded_frames(&frames, &ladder), least),
                 None => prop_assert_eq!(ladder.rungs.len(), 1, "fewer records than a batch"),
             }
         }

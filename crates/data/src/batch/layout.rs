@@ -62,7 +62,7 @@ pub struct Layout {
 
 impl Layout {
     /// Computes the layout of `rows` rows with the capacity of `rung`. `None` if it exceeds the largest possible allocation.
-    pub fn of(rows: u32, rung: Rung, parts: &[Part]) -> Option<Layout> {
+    pub fn new(rows: u32, rung: Rung, parts: &[Part]) -> Option<Layout> {
         let mut layout = Layout { rows, rung, fields: Vec::new(), arrays: Vec::new(), bytes: 0 };
         for (i, part) in parts.iter().enumerate() {
             let capacity = match part.take {
@@ -155,7 +155,7 @@ mod tests {
             Part::companion(CONDITIONING_MEL, 517),
             Part::window(WAVEFORM, 7),
         ];
-        let layout = Layout::of(3, Rung { frames: 96, tokens: 48 }, &parts).unwrap();
+        let layout = Layout::new(3, Rung { frames: 96, tokens: 48 }, &parts).unwrap();
         let mut end = 0;
         for field in layout.fields() {
             assert_eq!(field.offset % ALIGNMENT, 0, "{}", field.name);
@@ -170,8 +170,8 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_larger_than_memory_is_no_layout() {
+    fn a_batch_larger_than_memory_has_no_layout() {
         let rung = Rung { frames: u32::MAX, tokens: u32::MAX };
-        assert!(Layout::of(u32::MAX, rung, &[Part::whole(DVAE_MEL)]).is_none());
+        assert!(Layout::new(u32::MAX, rung, &[Part::whole(DVAE_MEL)]).is_none());
     }
 }

@@ -5,7 +5,6 @@
 //! of stored) -> `layout` (byte offsets) -> `collate` (bytes in the caller's slab). `state` is what a run saves.
 
 pub mod balance;
-pub(crate) mod beacon;
 mod buckets;
 mod collate;
 mod ladder;
@@ -14,12 +13,13 @@ mod plan;
 mod settings;
 mod state;
 mod step;
+pub(crate) mod worker_position;
 
 pub use buckets::{Bucket, Excluded, Reason};
-pub use collate::{BatchError, BatchInfo, Collator, OwnCompanion, Role, Substitution};
+pub use collate::{BatchError, BatchInfo, Collator, OwnCompanion, Substitution};
 pub use ladder::{Ladder, Rung};
 pub use layout::{Content, Field, Layout};
 pub use plan::{Plan, PlanError};
-pub use settings::{Of, Order, Part, Rows, Settings, Tail, Take};
+pub use settings::{Order, Part, Role, Rows, Settings, Tail, Take};
 pub use state::{State, StateError};
 pub use step::Step;

@@ -11,10 +11,10 @@
 use std::sync::Arc;
 
 use crate::batch::balance;
-use crate::batch::buckets::{Bucket, Excluded, Sorted};
+use crate::batch::buckets::{Bucket, Excluded, SortedRecords};
 use crate::batch::ladder::Ladder;
 use crate::batch::layout::Layout;
-use crate::batch::settings::{Of, Order, Part, Settings, Tail, Take};
+use crate::batch::settings::{Order, Part, Role, Settings, Tail, Take};
 use crate::batch::state::{State, StateError};
 use crate::batch::step::Step;
 use crate::order::{Bijection, Speakers};
@@ -36,7 +36,7 @@ pub enum PlanError {
     Impossible(String),
     /// Every record is excluded.
     #[error(
-        "no record is usable: {given} given, {excluded} left out ({example}); raise the limits or check the corpus"
+        "no record is usable: {given} given, {excluded} excluded ({example}); raise the limits or check the corpus"
     )]
     NoRecords {
         /// Number of records given.
@@ -48,7 +48,7 @@ pub enum PlanError {
     },
     /// Every bucket is smaller than its batch, and incomplete batches are dropped.
     #[error(
-        "no bucket fills a batch: {records} records, batches of {rows} rows or more; lower the batch size or fill up the tail"
+        "no bucket fills a batch: {records} records, batches of {rows} rows or more; lower the batch size or use `Tail::Fill`"
     )]
     NoBatches {
         /// Number of usable records.
@@ -58,7 +58,7 @@ pub enum PlanError {
     },
     /// The rows cannot be divided evenly among the ranks.
     #[error(
-        "a batch of {rows} rows cannot be dealt to {ranks} ranks evenly; choose a batch size that {ranks} divides"
+        "a batch of {rows} rows cannot be divided evenly among {ranks} ranks; choose a batch size that is a multiple of {ranks}"
     )]
     UnevenRanks {
         /// Rows of a batch.
@@ -106,19 +106,19 @@ impl Plan {
         let given = records.len();
         if let Some(record) = records.last().filter(|&&record| record as usize >= source.len()) {
             let there = source.len();
-            return Err(PlanError::Impossible(format!("record {record} was asked for, there are {there}")));
+            return Err(PlanError::Impossible(format!("record {record} was requested, there are {there}")));
         }
 
-        let mut sorted = Sorted::sort(source, &mut records, &settings)?;
+        let mut sorted = SortedRecords::sort(source, &mut records, &settings)?;
         if records.is_empty() {
             let example = sorted.excluded.first();
             return Err(PlanError::NoRecords {
                 given,
                 excluded: sorted.excluded.len(),
-                example: example.map_or("there were none".into(), |first| first.reason.to_string()),
+                example: example.map_or("none were given".into(), |first| first.reason.to_string()),
             });
         }
-        if let Some(times) = balance::times(source, &records, settings.balance, settings.seed) {
+        if let Some(times) = balance::repeats(source, &records, settings.balance, settings.seed) {
             sorted.repeat(source, &records, &times)?;
         }
         let mut before = 0;
@@ -176,7 +176,9 @@ impl Plan {
         let same = settings.has_tokens() == self.settings.has_tokens()
             && settings.has_companions() == self.settings.has_companions();
         if !same {
-            return Err(PlanError::Impossible("text or companions cannot be left out of a plan".into()));
+            return Err(PlanError::Impossible(
+                "text and companions cannot be added to or removed from a plan".into(),
+            ));
         }
         let columns = resolve(source, &settings)?;
         Ok(Plan { settings, columns, ..self.clone() })
@@ -243,7 +245,7 @@ impl Plan {
     /// Returns the layouts of one rank's batches, one per bucket.
     pub fn layouts(&self, ranks: u32) -> Result<Vec<Arc<Layout>>, PlanError> {
         if ranks == 0 {
-            return Err(PlanError::Impossible("0 ranks train nothing".into()));
+            return Err(PlanError::Impossible("the number of ranks is 0; give at least 1".into()));
         }
         self.buckets
             .iter()
@@ -251,7 +253,7 @@ impl Plan {
                 if !bucket.rows.is_multiple_of(ranks) {
                     return Err(PlanError::UnevenRanks { rows: bucket.rows, ranks });
                 }
-                Layout::of(bucket.rows / ranks, bucket.rung, &self.settings.parts).map(Arc::new).ok_or_else(
+                Layout::new(bucket.rows / ranks, bucket.rung, &self.settings.parts).map(Arc::new).ok_or_else(
                     || {
                         PlanError::Impossible(
                             "a batch would be larger than memory; lower the batch size".into(),
@@ -269,7 +271,7 @@ impl Plan {
 
     /// Returns the state to save for resuming at `step`.
     pub fn state(&self, step: u64) -> State {
-        State::of(self, step)
+        State::from_plan(self, step)
     }
 
     /// Returns the step of a saved state if it belongs to this plan.
@@ -331,32 +333,32 @@ impl Plan {
 fn resolve(source: &dyn RecordSource, settings: &Settings) -> Result<Vec<usize>, PlanError> {
     let impossible = |what: &str| Err(PlanError::Impossible(what.to_owned()));
     if settings.buckets == 0 {
-        return impossible("0 buckets hold nothing; give at least 1");
+        return impossible("the number of buckets is 0; give at least 1");
     }
     if settings.balance.is_nan() || settings.balance < 1.0 {
-        return impossible("the temperature of balance must be at least 1, which leaves the corpus as it is");
+        return impossible("the balance temperature must be at least 1, which disables balancing");
     }
     if settings.rows.at(1) == 0 {
-        return impossible("a batch of 0 rows was asked for; give at least 1");
+        return impossible("the batch size is 0 rows; give at least 1");
     }
     // Record numbers are i32 in a batch, -1 for none.
     if i32::try_from(source.len()).is_err() {
         return impossible("more than 2,147,483,647 records; split the corpus");
     }
     if settings.parts.is_empty() {
-        return impossible("a batch without a single array was asked for");
+        return impossible("a batch has no arrays; give at least 1");
     }
     for part in &settings.parts {
         let fits = part.column == settings.length || part.column == TOKENS;
-        match (part.take, part.of) {
-            (Take::Window(0), _) => return impossible("a window of 0 rows was asked for"),
-            (Take::Whole, Of::Own) if !fits => {
+        match (part.take, part.role) {
+            (Take::Window(0), _) => return impossible("a window has 0 rows; give at least 1"),
+            (Take::Whole, Role::Own) if !fits => {
                 return Err(PlanError::Impossible(format!(
-                    "`{}` cannot be taken whole: shapes have room for `{}` and `{}`; take a window",
+                    "`{}` cannot be taken whole: shapes only have room for `{}` and `{}`; take a window",
                     part.column.name, settings.length.name, TOKENS.name
                 )));
             }
-            (Take::Whole, Of::Companion) => {
+            (Take::Whole, Role::Companion) => {
                 return impossible("a companion may be longer than its row: take a window of it");
             }
             _ => {}

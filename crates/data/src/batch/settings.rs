@@ -73,9 +73,9 @@ pub enum Order {
     Fixed,
 }
 
-/// Record that a part of a batch is taken from.
+/// Use of a record in a row; the source of a part of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Of {
+pub enum Role {
     /// The record of the row.
     Own,
     /// Another record of the same speaker.
@@ -97,7 +97,7 @@ pub struct Part {
     /// Column to read.
     pub column: Column,
     /// Record to read it from.
-    pub of: Of,
+    pub role: Role,
     /// How much of it to take.
     pub take: Take,
     /// Value of the padding after the end of the array.
@@ -110,24 +110,30 @@ pub struct Part {
 impl Part {
     /// The whole array of the row's record.
     pub fn whole(column: Column) -> Self {
-        Part { column, of: Of::Own, take: Take::Whole, pad: silence(&column), overlap: 0 }
+        Part { column, role: Role::Own, take: Take::Whole, pad: silence_value(&column), overlap: 0 }
     }
 
     /// A window of the array of the row's record.
     pub fn window(column: Column, rows: u32) -> Self {
-        Part { column, of: Of::Own, take: Take::Window(rows), pad: silence(&column), overlap: 0 }
+        Part { column, role: Role::Own, take: Take::Window(rows), pad: silence_value(&column), overlap: 0 }
     }
 
     /// A window of the companion's array.
     pub fn companion(column: Column, rows: u32) -> Self {
-        Part { column, of: Of::Companion, take: Take::Window(rows), pad: silence(&column), overlap: 0 }
+        Part {
+            column,
+            role: Role::Companion,
+            take: Take::Window(rows),
+            pad: silence_value(&column),
+            overlap: 0,
+        }
     }
 
     /// Returns the part's name in a batch.
     pub fn name(&self) -> String {
-        match self.of {
-            Of::Own => self.column.name.to_owned(),
-            Of::Companion => format!("companion_{}", self.column.name),
+        match self.role {
+            Role::Own => self.column.name.to_owned(),
+            Role::Companion => format!("companion_{}", self.column.name),
         }
     }
 
@@ -145,7 +151,7 @@ impl Part {
 }
 
 /// Returns the value of a column in silence.
-fn silence(column: &Column) -> f32 {
+fn silence_value(column: &Column) -> f32 {
     if *column == DVAE_MEL || *column == CONDITIONING_MEL {
         // ln(1e-5): the floor of both front-ends.
         1e-5f32.ln()
@@ -218,7 +224,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Returns the settings of a run, with the arrays of the GPT stage.
-    pub fn of(plan: &RunPlan) -> Self {
+    pub fn from_plan(plan: &RunPlan) -> Self {
         let data = &plan.data;
         Settings {
             seed: Seed::new(plan.training.seed),
@@ -255,7 +261,7 @@ impl Settings {
 
     /// Whether rows have companions.
     pub(crate) fn has_companions(&self) -> bool {
-        self.parts.iter().any(|part| part.of == Of::Companion)
+        self.parts.iter().any(|part| part.role == Role::Companion)
     }
 
     /// Whether the length of the text counts: only if text is part of the batch.
@@ -306,14 +312,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_buys_fewer_long_rows_than_short_ones() {
+    fn a_budget_holds_fewer_long_rows_than_short_ones() {
         let rows = Rows::Budget { frames: 32_000, quadratic: Some(1000), multiple: 1 };
         // 1000 + 1000^2 / 1000 = 2000 each
         assert_eq!(rows.at(1000), 16);
         assert_eq!(rows.at(500), 42);
         let linear = Rows::Budget { frames: 32_000, quadratic: None, multiple: 4 };
         assert_eq!((linear.at(1000), linear.at(900)), (32, 32));
-        assert!((1..2000).all(|t| rows.at(t) >= rows.at(t + 1)), "the ladder relies on it");
+        assert!((1..2000).all(|t| rows.at(t) >= rows.at(t + 1)), "the ladder relies on this");
     }
 
     #[test]
@@ -324,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_written_in_the_type_of_the_column() {
+    fn padding_has_the_type_of_the_column() {
         assert_eq!(Part::whole(TOKENS).pad_bytes(), [0; 4]);
         assert_eq!(Part::whole(DVAE_MEL).pad_bytes(), (-11.512_925f32).to_le_bytes());
         let part = Part { pad: -2.0, ..Part::window(crate::record::WAVEFORM, 8) };

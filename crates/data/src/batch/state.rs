@@ -57,7 +57,7 @@ pub enum StateError {
 }
 
 impl State {
-    pub(super) fn of(plan: &Plan, step: u64) -> State {
+    pub(super) fn from_plan(plan: &Plan, step: u64) -> State {
         let hex = |bytes: &[u8; 32]| blake3::Hash::from_bytes(*bytes).to_hex().to_string();
         let mut settings = plan.settings().described();
         // Whether fitted or given, the shapes define the order, so a better fit would be another order.
@@ -69,7 +69,7 @@ impl State {
     }
 
     pub(super) fn check(&self, plan: &Plan) -> Result<u64, StateError> {
-        let here = State::of(plan, self.step);
+        let here = State::from_plan(plan, self.step);
         if self.dataset != here.dataset {
             return Err(StateError::Dataset { saved: short(&self.dataset), here: short(&here.dataset) });
         }
@@ -79,7 +79,7 @@ impl State {
             self.settings.keys().chain(here.settings.keys()).collect();
         for name in names {
             let [saved, now] =
-                [self, &here].map(|state| state.settings.get(name).map_or("nothing", String::as_str));
+                [self, &here].map(|state| state.settings.get(name).map_or("unset", String::as_str));
             if saved != now {
                 differences.push(format!("{name} was {saved}, is {now}"));
             }

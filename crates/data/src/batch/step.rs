@@ -46,10 +46,10 @@ impl Step<'_> {
             return None;
         }
         let slot = slot % count;
-        let place = self.order.as_ref().map_or(slot, |order| order.at(slot)) as usize;
-        let record = self.pool[place];
+        let position = self.order.as_ref().map_or(slot, |order| order.at(slot)) as usize;
+        let record = self.pool[position];
         // Repetitions of a record are adjacent, and there are only a few.
-        let time = self.pool[..place].iter().rev().take_while(|&&before| before == record).count();
+        let time = self.pool[..position].iter().rev().take_while(|&&before| before == record).count();
         Some((record, time as u32))
     }
 
@@ -59,7 +59,7 @@ impl Step<'_> {
     }
 
     /// Returns the seed of a record in this epoch. A repetition samples differently; otherwise it would be an identical row.
-    fn draws(seed: Seed, record: u32, time: u32) -> Seed {
+    fn record_seed(seed: Seed, record: u32, time: u32) -> Seed {
         let seed = seed.with(record.into());
         if time == 0 { seed } else { seed.derive("again").with(time.into()) }
     }
@@ -69,7 +69,8 @@ impl Step<'_> {
     pub fn companion(&self, record: u32, time: u32, speaker: u32, attempt: u32) -> u32 {
         match &self.plan.speakers {
             Some(speakers) => {
-                let seed = Self::draws(self.seed.derive("companion"), record, time).with(attempt.into());
+                let seed =
+                    Self::record_seed(self.seed.derive("companion"), record, time).with(attempt.into());
                 speakers.companion(record, speaker, seed)
             }
             None => record,
@@ -94,7 +95,7 @@ impl Step<'_> {
         match rows.checked_sub(window) {
             None | Some(0) => 0,
             Some(room) => {
-                let seed = Self::draws(self.seed.derive("window").with(part as u64), record, time);
+                let seed = Self::record_seed(self.seed.derive("window").with(part as u64), record, time);
                 // At most `room`, which is a u32.
                 seed.below(0, u64::from(room) + 1) as u32
             }

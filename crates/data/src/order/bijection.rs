@@ -14,7 +14,7 @@ const ROUNDS_SMALL: usize = 32;
 const SMALL: u64 = 256;
 
 /// Largest range: far beyond any corpus, and far from the overflow of a u64.
-const LARGEST: u64 = 1 << 62;
+const MAX_RANGE: u64 = 1 << 62;
 
 /// A keyed permutation of `0..n`.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Bijection {
 impl Bijection {
     /// Creates the permutation of `0..n` that belongs to `seed`.
     pub fn new(n: u64, seed: Seed) -> Self {
-        assert!(n <= LARGEST, "no corpus has {n} records");
+        assert!(n <= MAX_RANGE, "a range of {n} is too large");
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
         let low_bits = bits / 2;
         let seed = seed.derive("bijection");
@@ -142,7 +142,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_record_stands_at_every_position_equally_often() {
+    fn every_record_is_at_every_position_equally_often() {
         // Over the epochs of a run the table of value x position must be flat.
         for n in [7u64, 16, 33, 260] {
             let mut table = vec![0u64; (n * n) as usize];
@@ -160,7 +160,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn neighbours_do_not_stay_together() {
+    fn neighbours_are_separated() {
         // Distances between successive values of one long shuffle, in 64 classes.
         let n = 50_000u64;
         let order = Bijection::new(n, Seed::new(3));
@@ -174,7 +174,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_range_of_2_to_the_40_is_no_problem() {
+    fn a_range_of_2_to_the_40_works() {
         let order = Bijection::new((1 << 40) - 3, Seed::new(9));
         for i in [0, 1, 2, 1 << 20, (1 << 40) - 4] {
             assert_eq!(order.position(order.at(i)), i);

@@ -37,7 +37,7 @@ impl Speakers {
     }
 
     /// Returns all records of a speaker, ascending.
-    pub fn of(&self, speaker: u32) -> &[u32] {
+    pub fn records_of(&self, speaker: u32) -> &[u32] {
         match self.starts.get(speaker as usize..speaker as usize + 2) {
             Some(&[start, end]) => &self.records[start as usize..end as usize],
             _ => &[],
@@ -47,7 +47,7 @@ impl Speakers {
     /// Returns another record of the same speaker, each equally likely, or the record itself if it is the only one. A pure
     /// function of its arguments: derive `seed` from epoch and record.
     pub fn companion(&self, record: u32, speaker: u32, seed: Seed) -> u32 {
-        let group = self.of(speaker);
+        let group = self.records_of(speaker);
         match group.binary_search(&record) {
             Ok(own) if group.len() > 1 => {
                 let ahead = 1 + seed.below(0, group.len() as u64 - 1) as usize;
@@ -66,16 +66,16 @@ mod tests {
     fn groups_hold_every_record_once_in_ascending_order() {
         let records = [1, 3, 4, 8, 9];
         let speakers = Speakers::group(&records, 3, |record| record % 3).unwrap();
-        assert_eq!(speakers.of(0), [3, 9]);
-        assert_eq!(speakers.of(1), [1, 4]);
-        assert_eq!(speakers.of(2), [8]);
-        assert!(speakers.of(3).is_empty());
-        assert!(Speakers::group(&[], 0, |_| 0).unwrap().of(0).is_empty());
+        assert_eq!(speakers.records_of(0), [3, 9]);
+        assert_eq!(speakers.records_of(1), [1, 4]);
+        assert_eq!(speakers.records_of(2), [8]);
+        assert!(speakers.records_of(3).is_empty());
+        assert!(Speakers::group(&[], 0, |_| 0).unwrap().records_of(0).is_empty());
         assert_eq!(Speakers::group(&records, 2, |record| record % 3).err(), Some(8));
     }
 
     #[test]
-    fn a_companion_is_another_of_the_same_voice_and_all_are_met() {
+    fn a_companion_is_another_record_of_the_same_speaker_and_all_occur() {
         let records: Vec<u32> = (0..21).collect();
         let speakers = Speakers::group(&records, 3, |record| record / 7).unwrap();
         let mut met = [0u32; 21];
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lonely_record_is_its_own_companion() {
+    fn a_single_record_is_its_own_companion() {
         let speakers = Speakers::group(&[5], 1, |_| 0).unwrap();
         assert_eq!(speakers.companion(5, 0, Seed::new(1)), 5);
     }

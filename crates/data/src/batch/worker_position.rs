@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Position of a thread that makes batches.
 #[derive(Debug)]
-pub(crate) struct Beacon {
+pub(crate) struct WorkerPosition {
     started: Instant,
     /// Record number plus one; 0 for none.
     record: AtomicU64,
@@ -13,13 +13,13 @@ pub(crate) struct Beacon {
     since: AtomicU64,
 }
 
-impl Default for Beacon {
+impl Default for WorkerPosition {
     fn default() -> Self {
-        Beacon { started: Instant::now(), record: AtomicU64::new(0), since: AtomicU64::new(0) }
+        WorkerPosition { started: Instant::now(), record: AtomicU64::new(0), since: AtomicU64::new(0) }
     }
 }
 
-impl Beacon {
+impl WorkerPosition {
     /// Called by the thread when it begins a batch.
     pub(crate) fn begin(&self) {
         self.record.store(0, Relaxed);
@@ -33,8 +33,8 @@ impl Beacon {
     }
 
     /// Returns the current record, `None` between records, and the time spent there.
-    pub(crate) fn seen(&self) -> (Option<u32>, Duration) {
-        let here = self.started.elapsed().saturating_sub(Duration::from_millis(self.since.load(Relaxed)));
-        (self.record.load(Relaxed).checked_sub(1).map(|record| record as u32), here)
+    pub(crate) fn current(&self) -> (Option<u32>, Duration) {
+        let elapsed = self.started.elapsed().saturating_sub(Duration::from_millis(self.since.load(Relaxed)));
+        (self.record.load(Relaxed).checked_sub(1).map(|record| record as u32), elapsed)
     }
 }
