@@ -1,4 +1,4 @@
-//! How many bad records a run bears before it stops and names them.
+//! How many bad records a run tolerates before it stops and reports them.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use crate::batch::BatchInfo;
 use crate::loader::{LoaderError, Notes};
 use crate::problem::Problem;
 
-/// Names in a message; the whole list is in the error.
-const NAMED: usize = 10;
+/// Maximum number of problems in a message; the error holds all of them.
+const MAX_LISTED: usize = 10;
 
-/// What is borne.
+/// Tolerance for bad records.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailureBudget {
-    /// Share of the records read that may be bad.
+    /// Fraction of the records read that may be bad.
     pub rate: f64,
-    /// Records read before the share is judged: one bad record among the first ten says nothing.
+    /// Number of records read before the rate is checked: one bad record among the first ten says nothing.
     pub probation: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Quarantine {
 }
 
 impl Quarantine {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new(budget: FailureBudget) -> Self {
         Quarantine { budget, bad: 0, read: 0, records: BTreeMap::new() }
     }
@@ -58,7 +58,7 @@ impl Quarantine {
         for (record, problem) in bad {
             self.bad += 1;
             self.records.entry(record).or_insert_with(|| {
-                notes.push(format!("{problem}; another clip stands in its place"));
+                notes.push(format!("{problem}; another clip is used instead"));
                 problem.clone()
             });
         }
@@ -76,7 +76,7 @@ impl Quarantine {
     }
 
     /// Counts a batch of the loader.
-    pub(super) fn judge(&mut self, info: &BatchInfo, notes: &Notes) -> Result<(), LoaderError> {
+    pub(super) fn count_batch(&mut self, info: &BatchInfo, notes: &Notes) -> Result<(), LoaderError> {
         let bad = info.substitutions.iter().map(|bad| (bad.record, &bad.problem));
         self.count(info.step, info.records_read, bad, notes)
     }
@@ -86,17 +86,17 @@ impl Quarantine {
         (self.bad, self.read) = (0, 0);
     }
 
-    /// The bad records, each once, by record number.
+    /// Returns the problems of bad records, each record once, by record number.
     pub fn problems(&self) -> Vec<Problem> {
         self.records.values().cloned().collect()
     }
 }
 
-/// The first few, in words.
-pub(super) fn named(problems: &[Problem]) -> String {
-    let mut words: Vec<String> = problems.iter().take(NAMED).map(ToString::to_string).collect();
-    if problems.len() > NAMED {
-        words.push(format!("and {} more", problems.len() - NAMED));
+/// Formats the first few problems.
+pub(super) fn summary(problems: &[Problem]) -> String {
+    let mut listed: Vec<String> = problems.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+    if problems.len() > MAX_LISTED {
+        listed.push(format!("and {} more", problems.len() - MAX_LISTED));
     }
-    words.join("; ")
+    listed.join("; ")
 }

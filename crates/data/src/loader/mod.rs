@@ -1,11 +1,11 @@
-//! Worker threads that make batches ahead of time, in an order that never depends on timing.
+//! Worker threads that make batches ahead of time, in an order that does not depend on timing.
 //!
 //! ```text
 //! free slabs ──> workers (collate) ──> reorder ──> Loader::next ──> Batch ──drop──> free slabs
 //! ```
 //!
-//! `slab` is the memory, `queue` the two ends and the waiting, `reorder` what puts steps back in
-//! order, `workers` the threads, `budget` how many bad records are borne, `stats` what was measured.
+//! `slab` is the memory, `queue` connects workers and consumer, `reorder` restores the order of steps, `workers` are the
+//! threads, `budget` limits bad records, and `stats` holds the measurements.
 
 mod budget;
 mod notes;
@@ -29,27 +29,27 @@ use crate::record::RecordSource;
 use queue::{Queue, Taken};
 use workers::Workers;
 
-/// How a loader works. None of it changes what batches it gives.
+/// Options of a loader. None of them changes the batches, except rank and range.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// Batches made ahead at most; slabs may bound it further.
+    /// Maximum number of batches made ahead; the number of slabs may limit it further.
     pub depth: usize,
-    /// This rank.
+    /// Zero-based number of this rank.
     pub rank: u32,
-    /// All ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// The step before which to end; `None` goes on for ever.
+    /// End of the range of steps (exclusive); `None` never ends.
     pub until: Option<u64>,
-    /// How long to wait for one batch before giving up and saying who is stuck.
+    /// How long to wait for one batch before failing with [`LoaderError::Stalled`].
     pub stall: Duration,
-    /// How long a thread may be at one record before its batch is made again by another; twice that should be less than
-    /// `stall`.
+    /// How long a thread may be at one record before another thread makes its batch again; twice that should be less
+    /// than `stall`.
     pub hang: Duration,
-    /// How many bad records are borne.
+    /// How many bad records are tolerated.
     pub budget: FailureBudget,
-    /// Where it says what it met and went on from.
+    /// Receives messages about problems the loader recovered from.
     pub notes: Notes,
 }
 
@@ -62,7 +62,7 @@ impl Default for Options {
             ranks: 1,
             until: None,
             stall: Duration::from_secs(60),
-            // No clip takes so long, unless its storage does not answer.
+            // No clip takes this long unless its storage does not respond.
             hang: Duration::from_secs(25),
             budget: FailureBudget::default(),
             notes: Notes::default(),
@@ -70,16 +70,16 @@ impl Default for Options {
     }
 }
 
-/// Why there is no next batch.
+/// Why the loader could not start or return the next batch.
 #[derive(Debug, thiserror::Error)]
 pub enum LoaderError {
-    /// The plan cannot be followed here.
+    /// The plan does not fit the source or the ranks.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The saved position is of something else.
+    /// The saved position belongs to another plan.
     #[error(transparent)]
     State(#[from] StateError),
-    /// An option that makes no sense.
+    /// An option is out of range.
     #[error("{0}")]
     Options(String),
     /// A thread could not be started.
@@ -88,53 +88,53 @@ pub enum LoaderError {
     /// A batch could not be made.
     #[error("{thread}: {source}")]
     Batch {
-        /// The thread that tried.
+        /// Name of the thread that tried.
         thread: String,
-        /// What happened.
+        /// Error of the collator.
         source: Box<BatchError>,
     },
-    /// A worker panicked: a defect of ours.
+    /// A worker panicked: a bug in this program.
     #[error("{thread} panicked at step {step}, at {clip}: {message}")]
     Panicked {
-        /// The thread.
+        /// Name of the thread.
         thread: String,
-        /// What it was making.
+        /// Step it was making.
         step: u64,
-        /// The clip it was at.
+        /// Clip it was reading.
         clip: String,
-        /// What it said.
+        /// Message of the panic.
         message: String,
     },
-    /// Nothing came.
-    #[error("no batch for step {step} within {} s: {who}", waited.as_secs())]
+    /// No batch was ready in time.
+    #[error("no batch for step {step} within {} s: {cause}", waited.as_secs())]
     Stalled {
-        /// The step that was waited for.
+        /// Step that was waited for.
         step: u64,
-        /// How long.
+        /// Time waited.
         waited: Duration,
-        /// Who holds it up.
-        who: String,
+        /// What holds it up.
+        cause: String,
     },
     /// Too many bad records.
     #[error(
-        "{bad} of {read} records were bad by step {step}, more than the budget of {:.1} %: {}; run `verify --fix`",
-        rate * 100.0, budget::named(.quarantined)
+        "{bad} of {read} records were bad by step {step}, more than the budget of {:.1} %: {}; run `myxtts verify --fix`",
+        rate * 100.0, budget::summary(.quarantined)
     )]
     BudgetSpent {
-        /// The step at which it was spent.
+        /// Step at which the budget was exceeded.
         step: u64,
-        /// Bad records met.
+        /// Number of bad records.
         bad: u64,
-        /// Records read.
+        /// Number of records read.
         read: u64,
-        /// The budget.
+        /// Fraction that is allowed.
         rate: f64,
         /// The bad records, each once.
         quarantined: Vec<Problem>,
     },
 }
 
-/// Hands out the batches of one rank, step by step.
+/// Returns the batches of one rank, step by step.
 ///
 /// Ends for good after `until` or after an error. Dropping it stops its threads.
 pub struct Loader<S: Slab> {
@@ -149,8 +149,8 @@ pub struct Loader<S: Slab> {
 }
 
 impl<S: Slab> Loader<S> {
-    /// Starts making the batches from `start` on into `slabs`, each of which holds
-    /// [`Plan::slab_bytes`] or more. There are never more batches than slabs, the caller's included.
+    /// Starts making the batches from `start` on in `slabs`, each of at least [`Plan::slab_bytes`] bytes. There are never
+    /// more batches than slabs, including those the caller holds.
     pub fn start(
         source: Arc<dyn RecordSource>,
         plan: Arc<Plan>,
@@ -187,27 +187,27 @@ impl<S: Slab> Loader<S> {
         Ok(Loader { queue, plan, workers, quarantine, stall, hang, next: first, over: false })
     }
 
-    /// What to save now to come back to the batch that [`next`](Iterator::next) gives.
+    /// Returns the state to save for resuming at the batch that [`next`](Iterator::next) returns next.
     pub fn state(&self) -> State {
         self.plan.state(self.next)
     }
 
-    /// The plan it follows.
+    /// Returns the plan it follows.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// What was measured so far.
+    /// Returns the measurements so far.
     pub fn stats(&self) -> Stats {
         self.queue.stats()
     }
 
-    /// The bad records met so far, each once, by record number.
+    /// Returns the problems of bad records so far, each record once, by record number.
     pub fn quarantined(&self) -> Vec<Problem> {
         self.quarantine.problems()
     }
 
-    /// Stops, and gives back the slabs that nobody holds.
+    /// Stops, and returns the slabs that are not in use.
     pub fn close(mut self) -> Vec<S> {
         self.workers.stop();
         self.queue.drain()
@@ -224,7 +224,7 @@ impl<S: Slab> Iterator for Loader<S> {
         let began = Instant::now();
         let taken = loop {
             match self.queue.take(began, self.stall, self.hang) {
-                Ok(Taken::GaveUp(number)) => match self.workers.replace(number) {
+                Ok(Taken::Abandoned(number)) => match self.workers.replace(number) {
                     Ok(()) => {}
                     Err(error) => break Err(error),
                 },
@@ -233,12 +233,12 @@ impl<S: Slab> Iterator for Loader<S> {
         };
         let made = match taken {
             Ok(Taken::Batch(slab, info)) => {
-                // Owned before it is judged, so that the slab goes back in any case.
+                // Owned before it is counted, so that the slab is returned in any case.
                 let batch = Batch { slab: Some(slab), info, queue: self.queue.clone() };
-                // In the order of steps: when the budget is spent does not depend on timing.
-                self.quarantine.judge(&batch.info, &self.queue.notes).map(|()| batch)
+                // Counted in the order of steps: when the budget is exceeded does not depend on timing.
+                self.quarantine.count_batch(&batch.info, &self.queue.notes).map(|()| batch)
             }
-            Ok(Taken::End | Taken::GaveUp(_)) => {
+            Ok(Taken::End | Taken::Abandoned(_)) => {
                 self.over = true;
                 return None;
             }
@@ -255,7 +255,7 @@ impl<S: Slab> Iterator for Loader<S> {
     }
 }
 
-/// A batch in its slab. Dropping it gives the slab back to the loader.
+/// A batch in its slab. Dropping it returns the slab to the loader.
 pub struct Batch<S: Slab> {
     slab: Option<S>,
     info: BatchInfo,
@@ -263,18 +263,18 @@ pub struct Batch<S: Slab> {
 }
 
 impl<S: Slab> Batch<S> {
-    /// What it is.
+    /// Returns the description of the batch.
     pub fn info(&self) -> &BatchInfo {
         &self.info
     }
 
-    /// The batch, as its layout describes it.
+    /// Returns the bytes of the batch, as described by its layout.
     pub fn bytes(&mut self) -> &[u8] {
         let bytes = self.info.layout.bytes();
         &self.slab().bytes()[..bytes]
     }
 
-    /// The slab it lies in.
+    /// Returns the slab that holds it.
     pub fn slab(&mut self) -> &mut S {
         self.slab.as_mut().expect("only `drop` takes it")
     }

@@ -1,23 +1,23 @@
-//! What a loader has to say while it goes on: a bad record that was replaced, a batch that was made again.
+//! Messages of a running loader: a bad record that was replaced, a batch that was made again.
 
 use std::sync::{Arc, Mutex};
 
-/// Kept until somebody asks; more are dropped, since then nobody does.
-const MOST: usize = 256;
+/// Maximum number of unread messages; more are dropped, since then nothing reads them.
+const MAX_UNREAD: usize = 256;
 
-/// Sentences for whoever runs the loader. Clones are the same list.
+/// Messages for the user of the loader. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
-    pub(super) fn tell(&self, note: String) {
+    pub(super) fn push(&self, note: String) {
         let mut notes = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if notes.len() < MOST {
+        if notes.len() < MAX_UNREAD {
             notes.push(note);
         }
     }
 
-    /// What was said since this was last asked.
+    /// Returns the messages since the last call.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }

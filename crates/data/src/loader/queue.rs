@@ -1,18 +1,19 @@
-//! The two ends of the loader and everything they wait for, behind one lock.
+//! The queue between workers and consumer, behind one lock.
 //!
-//! A worker claims a step number and a slab in the same breath. So the lowest step that is not done is
-//! always either being made or free to be claimed, and no choice of workers, depth and slabs can lock
-//! up: later steps never hold the slab that an earlier one needs.
+//! A worker claims a step number and a slab in one operation. So the lowest unfinished step is always either in progress or
+//! free to be claimed, and no combination of workers, depth and slabs can deadlock: later steps never hold the slab that an
+//! earlier one needs.
 //!
-//! A worker that stands still at a record is given up: its step is made again by a thread that takes its number, and what
-//! it does if it ever moves again counts for nothing. The order of steps is the reorder buffer's, whoever makes them.
+//! A worker that hangs at a record is abandoned: its step is made again by a new thread with its number, and the results of
+//! the old thread are discarded if it ever continues. The reorder buffer defines the order of steps, whichever thread makes
+//! them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::batch::BatchInfo;
-use crate::batch::beacon::Beacon;
+use crate::batch::worker_position::WorkerPosition;
 use crate::loader::reorder::Reorder;
 use crate::loader::slab::Slab;
 use crate::loader::stats::{Meters, Stats};
@@ -23,10 +24,10 @@ pub(super) struct Queue<S> {
     inner: Mutex<Inner<S>>,
     /// A slab came back, or the window moved on.
     room: Condvar,
-    /// The step whose turn it is was made, or all is over.
+    /// The next step in order is ready, or the queue was closed.
     ready: Condvar,
     /// A worker ended.
-    gone: Condvar,
+    ended: Condvar,
     source: Arc<dyn RecordSource>,
     pub(super) notes: Notes,
 }
@@ -39,39 +40,39 @@ struct Inner<S> {
     /// Steps before `claim` that have to be made again.
     again: BTreeSet<u64>,
     end: u64,
-    seats: Vec<Seat>,
+    slots: Vec<WorkerSlot>,
     running: usize,
     closed: bool,
-    /// Who was given up last, in words.
-    given_up: Option<String>,
+    /// Message about the worker that was abandoned last.
+    abandoned: Option<String>,
     meters: Meters,
 }
 
-/// A worker's place, which another thread takes when it is given up.
-struct Seat {
-    /// The step it is making, and since when.
+/// State of a worker number; a new thread takes it over when a worker is abandoned.
+struct WorkerSlot {
+    /// Step in progress, and when it began.
     making: Option<(u64, Instant)>,
-    beacon: Arc<Beacon>,
-    /// Threads that had the place before.
+    position: Arc<WorkerPosition>,
+    /// Number of threads that had this number before.
     generation: u64,
 }
 
-/// Who a worker is: its number, and which of the threads that have had it.
+/// Identity of a worker: its number, and the generation of its thread.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) number: usize,
     generation: u64,
-    /// Where it says which record it is at.
-    pub(super) beacon: Arc<Beacon>,
+    /// Publishes the record it is working on.
+    pub(super) position: Arc<WorkerPosition>,
 }
 
-/// What a consumer is given.
+/// Result of [`Queue::take`].
 pub(super) enum Taken<S> {
     Batch(S, BatchInfo),
-    /// There is no more.
+    /// There are no more batches.
     End,
-    /// A worker was given up: a thread has to take its place.
-    GaveUp(usize),
+    /// The worker with this number was abandoned: the caller must start a thread that replaces it.
+    Abandoned(usize),
 }
 
 impl<S: Slab> Queue<S> {
@@ -83,9 +84,9 @@ impl<S: Slab> Queue<S> {
         source: Arc<dyn RecordSource>,
         notes: Notes,
     ) -> Self {
-        // No more places than batches there can be.
+        // No more slots than batches that can exist.
         let depth = depth.min(slabs.len());
-        let seat = |_| Seat { making: None, beacon: Arc::default(), generation: 0 };
+        let slot = |_| WorkerSlot { making: None, position: Arc::default(), generation: 0 };
         let inner = Inner {
             slabs: slabs.len(),
             free: slabs,
@@ -93,30 +94,30 @@ impl<S: Slab> Queue<S> {
             claim: first,
             again: BTreeSet::new(),
             end,
-            seats: (0..workers).map(seat).collect(),
+            slots: (0..workers).map(slot).collect(),
             running: workers,
             closed: false,
-            given_up: None,
+            abandoned: None,
             meters: Meters::start(),
         };
-        let (room, ready, gone) = (Condvar::new(), Condvar::new(), Condvar::new());
-        Queue { inner: Mutex::new(inner), room, ready, gone, source, notes }
+        let (room, ready, ended) = (Condvar::new(), Condvar::new(), Condvar::new());
+        Queue { inner: Mutex::new(inner), room, ready, ended, source, notes }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<S>> {
-        // Nothing below leaves the state half changed, so a panic elsewhere does not spoil it.
+        // No method leaves the state half changed, so a panic elsewhere does not corrupt it.
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Who a new thread of that number is.
+    /// Returns the identity of a new thread of that number.
     pub(super) fn worker(&self, number: usize) -> Worker {
         let inner = self.lock();
-        let Seat { generation, beacon, .. } = &inner.seats[number];
-        Worker { number, generation: *generation, beacon: beacon.clone() }
+        let WorkerSlot { generation, position, .. } = &inner.slots[number];
+        Worker { number, generation: *generation, position: position.clone() }
     }
 
-    /// For a worker: the next step to make and the slab to make it in. Waits; `None` when all is over, or when the worker
-    /// was given up.
+    /// Called by a worker: waits for the next step to make and a slab for it. `None` if the queue is closed or at its end,
+    /// or if the worker was abandoned.
     pub(super) fn claim(&self, worker: &Worker) -> Option<(u64, S)> {
         let began = Instant::now();
         let mut inner = self.lock();
@@ -127,9 +128,9 @@ impl<S: Slab> Queue<S> {
             }
             if let Some((step, slab)) = inner.next_to_make() {
                 let now = Instant::now();
-                // Before it is at a record, or it would seem to have been at its last one all the while.
-                worker.beacon.begin();
-                inner.seats[worker.number].making = Some((step, now));
+                // Reset before the first record; otherwise the worker would seem to have been at its last one all the time.
+                worker.position.begin();
+                inner.slots[worker.number].making = Some((step, now));
                 inner.meters.put_wait(now - began);
                 return Some((step, slab));
             }
@@ -137,16 +138,16 @@ impl<S: Slab> Queue<S> {
         }
     }
 
-    /// For a worker: what became of its step, and its slab where that made no batch.
+    /// Called by a worker: stores the result of its step; the slab is freed if there is no batch.
     pub(super) fn finish(&self, worker: &Worker, step: u64, result: Result<BatchInfo, LoaderError>, slab: S) {
         let mut inner = self.lock();
         if !inner.is_current(worker) {
-            // Another has made the step, or is about to: all that is left of this one is its slab.
+            // Another thread has made the step or will make it: only the slab is of use.
             inner.free.push(slab);
             drop(inner);
             return self.room.notify_one();
         }
-        inner.seats[worker.number].making = None;
+        inner.slots[worker.number].making = None;
         if inner.closed {
             inner.free.push(slab);
             return;
@@ -157,7 +158,7 @@ impl<S: Slab> Queue<S> {
                 Ok((slab, info))
             }
             Err(error) => {
-                // Nothing after it will be asked for.
+                // No later step will be requested.
                 inner.end = inner.end.min(step + 1);
                 inner.free.push(slab);
                 Err(error)
@@ -170,17 +171,17 @@ impl<S: Slab> Queue<S> {
         }
     }
 
-    /// For a worker: it ends. One that was given up has been counted out.
-    pub(super) fn leave(&self, worker: &Worker) {
+    /// Called by a worker when it ends. An abandoned worker has been subtracted already.
+    pub(super) fn worker_ended(&self, worker: &Worker) {
         let mut inner = self.lock();
         if inner.is_current(worker) {
             inner.running -= 1;
-            self.gone.notify_all();
+            self.ended.notify_all();
         }
     }
 
-    /// For the consumer, who has waited since `began`: the batch whose turn it is. Waits, until `stall` is over; a worker
-    /// that has been at one record for `hang` meanwhile is given up.
+    /// Called by the consumer, which has been waiting since `began`: waits for the next batch in order, for at most `stall`.
+    /// A worker that has been at one record for `hang` is abandoned.
     pub(super) fn take(
         &self,
         began: Instant,
@@ -205,52 +206,52 @@ impl<S: Slab> Queue<S> {
             if waited >= stall {
                 return Err(inner.stalled(waited, &*self.source));
             }
-            let mut patience = stall - waited;
-            if let Some(number) = inner.maker() {
-                let (_, here) = inner.seats[number].beacon.seen();
-                if here >= hang {
-                    let words = inner.give_up(number, &*self.source);
-                    self.notes.tell(format!("{words}; another thread makes the batch again"));
-                    // A worker that waits for room may take the step up as well as the new one.
+            let mut timeout = stall - waited;
+            if let Some(number) = inner.worker_of_next() {
+                let (_, elapsed) = inner.slots[number].position.current();
+                if elapsed >= hang {
+                    let message = inner.abandon(number, &*self.source);
+                    self.notes.push(format!("{message}; another thread makes the batch again"));
+                    // A worker that waits for room may claim the step as well as the new thread.
                     self.room.notify_all();
-                    return Ok(Taken::GaveUp(number));
+                    return Ok(Taken::Abandoned(number));
                 }
-                patience = patience.min(hang - here);
+                timeout = timeout.min(hang - elapsed);
             } else {
-                // Whoever takes it up next may stand still as well.
-                patience = patience.min(hang);
+                // The worker that claims it next may hang as well.
+                timeout = timeout.min(hang);
             }
-            let patience = patience.max(Duration::from_millis(1));
+            let timeout = timeout.max(Duration::from_millis(1));
             let (guard, _) =
-                self.ready.wait_timeout(inner, patience).unwrap_or_else(|poisoned| poisoned.into_inner());
+                self.ready.wait_timeout(inner, timeout).unwrap_or_else(|poisoned| poisoned.into_inner());
             inner = guard;
         }
     }
 
-    /// For the consumer: it is done with a slab.
+    /// Called by the consumer to return a slab.
     pub(super) fn recycle(&self, slab: S) {
         self.lock().free.push(slab);
         self.room.notify_one();
     }
 
-    /// No more claims; workers end after the batch in hand.
+    /// Stops further claims; workers end after their current batch.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.room.notify_all();
         self.ready.notify_all();
     }
 
-    /// Waits until all workers have ended; false if some have not within `patience`.
-    pub(super) fn wait_until_left(&self, patience: Duration) -> bool {
+    /// Waits until all workers have ended; returns false if some have not within `timeout`.
+    pub(super) fn wait_until_ended(&self, timeout: Duration) -> bool {
         let inner = self.lock();
         let (inner, _) = self
-            .gone
-            .wait_timeout_while(inner, patience, |inner| inner.running > 0)
+            .ended
+            .wait_timeout_while(inner, timeout, |inner| inner.running > 0)
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         inner.running == 0
     }
 
-    /// All slabs that nobody holds.
+    /// Takes all slabs that are not in use.
     pub(super) fn drain(&self) -> Vec<S> {
         let mut inner = self.lock();
         let waiting: Vec<S> = inner.done.drain().filter_map(|result| Some(result.ok()?.0)).collect();
@@ -259,9 +260,9 @@ impl<S: Slab> Queue<S> {
         slabs
     }
 
-    /// The clip that a worker is at, in words.
-    pub(super) fn clip(&self, worker: &Worker) -> String {
-        clip(worker.beacon.seen().0, &*self.source)
+    /// Describes the clip that a worker is at.
+    pub(super) fn describe_clip(&self, worker: &Worker) -> String {
+        clip(worker.position.current().0, &*self.source)
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -271,25 +272,25 @@ impl<S: Slab> Queue<S> {
 
 impl<S> Inner<S> {
     fn is_current(&self, worker: &Worker) -> bool {
-        self.seats[worker.number].generation == worker.generation
+        self.slots[worker.number].generation == worker.generation
     }
 
-    /// The lowest step that nobody makes, and a slab for it; none where there is no room.
+    /// Returns the lowest unclaimed step and a slab for it; `None` if there is no room.
     fn next_to_make(&mut self) -> Option<(u64, S)> {
         let Some(&step) = self.again.first() else {
-            if self.claim >= self.end || !self.done.has_place(self.claim) {
+            if self.claim >= self.end || !self.done.has_slot(self.claim) {
                 return None;
             }
             let slab = self.free.pop()?;
             self.claim += 1;
             return Some((self.claim - 1, slab));
         };
-        // The slab it had is with the worker that was given up. Where no other is free, one is taken from the step that
-        // has the longest time to be made once more.
+        // Its slab is held by the abandoned worker. If no other is free, take one from the finished step furthest ahead,
+        // which has the most time to be made again.
         let slab = match self.free.pop() {
             Some(slab) => slab,
             None => {
-                let (later, made) = self.done.take_back(step, Result::is_ok)?;
+                let (later, made) = self.done.take_last_after(step, Result::is_ok)?;
                 self.again.insert(later);
                 made.ok()?.0
             }
@@ -298,56 +299,57 @@ impl<S> Inner<S> {
         Some((step, slab))
     }
 
-    /// The worker that makes the step whose turn it is.
-    fn maker(&self) -> Option<usize> {
+    /// Returns the worker that makes the next step in order.
+    fn worker_of_next(&self) -> Option<usize> {
         let step = self.done.next();
-        self.seats.iter().position(|seat| seat.making.is_some_and(|(making, _)| making == step))
+        self.slots.iter().position(|slot| slot.making.is_some_and(|(making, _)| making == step))
     }
 
-    /// Takes a worker's place and step away, and says who it was.
-    fn give_up(&mut self, number: usize, source: &dyn RecordSource) -> String {
-        let seat = &mut self.seats[number];
-        let (record, here) = seat.beacon.seen();
-        let step = seat.making.take().map(|(step, _)| step);
-        seat.generation += 1;
-        seat.beacon = Arc::default();
+    /// Takes a worker's number and step away, and describes where it hangs.
+    fn abandon(&mut self, number: usize, source: &dyn RecordSource) -> String {
+        let slot = &mut self.slots[number];
+        let (record, elapsed) = slot.position.current();
+        let step = slot.making.take().map(|(step, _)| step);
+        slot.generation += 1;
+        slot.position = Arc::default();
         self.again.extend(step);
-        let words = format!(
+        let message = format!(
             "{} has been at {} for {} s, making the batch of step {}",
             super::workers::name(number),
             clip(record, source),
-            here.as_secs(),
+            elapsed.as_secs(),
             step.unwrap_or(self.done.next())
         );
-        self.given_up = Some(words.clone());
-        words
+        self.abandoned = Some(message.clone());
+        message
     }
 
-    /// Names who the consumer waits for.
+    /// Builds the error that says what the consumer waits for.
     fn stalled(&self, waited: Duration, source: &dyn RecordSource) -> LoaderError {
         let step = self.done.next();
-        let who = match self.maker() {
+        let cause = match self.worker_of_next() {
             Some(number) => {
-                let (record, here) = self.seats[number].beacon.seen();
-                let since = self.seats[number].making.map_or(here, |(_, since)| since.elapsed());
+                let (record, elapsed) = self.slots[number].position.current();
+                let since = self.slots[number].making.map_or(elapsed, |(_, since)| since.elapsed());
                 format!(
                     "{} has been making it for {} s, and at {} for {} s; is the storage reachable?",
                     super::workers::name(number),
                     since.as_secs(),
                     clip(record, source),
-                    here.as_secs()
+                    elapsed.as_secs()
                 )
             }
-            None if self.free.is_empty() && self.given_up.is_none() => {
+            None if self.free.is_empty() && self.abandoned.is_none() => {
                 format!(
-                    "the consumer holds all {} slabs; drop a batch before asking for the next",
+                    "the consumer holds all {} slabs; drop a batch before requesting the next",
                     self.slabs
                 )
             }
-            None => format!("no thread took it up ({} running)", self.running),
+            None => format!("no thread has claimed it ({} running)", self.running),
         };
-        let before = self.given_up.as_ref().map(|words| format!("; before that {words}")).unwrap_or_default();
-        LoaderError::Stalled { step, waited, who: who + &before }
+        let before =
+            self.abandoned.as_ref().map(|message| format!("; before that {message}")).unwrap_or_default();
+        LoaderError::Stalled { step, waited, cause: cause + &before }
     }
 }
 

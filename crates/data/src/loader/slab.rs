@@ -1,31 +1,31 @@
-//! Memory that batches are made in. The loader only needs bytes; who owns them may pin them.
+//! Memory that batches are written to. The loader only needs bytes; the owner may use pinned memory.
 
 use crate::batch::layout::ALIGNMENT;
 
-/// A piece of memory that holds a batch.
+/// Memory that holds a batch.
 pub trait Slab: Send + 'static {
-    /// All of it.
+    /// Returns all of its bytes.
     fn bytes(&mut self) -> &mut [u8];
 }
 
-/// Ordinary memory, aligned as batches are laid out.
+/// Ordinary memory with the alignment of a batch layout.
 pub struct HostSlab {
     memory: Vec<u8>,
-    /// Where the first aligned byte lies; a vector's memory does not move with it.
+    /// Offset of the first aligned byte; moving the vector does not move its memory.
     start: usize,
 }
 
 impl HostSlab {
-    /// Zeroed memory of at least so many bytes.
+    /// Allocates at least `bytes` zeroed bytes.
     pub fn new(bytes: usize) -> Self {
-        // Zeroes straight from the system, which hands out each page when it is first written: opening
-        // does not wait for memory that the first batch does not use.
+        // The system provides zeroed pages on first write, so opening does not wait for memory that the first batch does not
+        // use.
         let memory = vec![0; bytes + ALIGNMENT - 1];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         HostSlab { memory, start }
     }
 
-    /// Several of them.
+    /// Allocates `count` slabs of `bytes` bytes each.
     pub fn pool(count: usize, bytes: usize) -> Vec<Self> {
         (0..count).map(|_| HostSlab::new(bytes)).collect()
     }

@@ -1,4 +1,4 @@
-//! What the loader measured of itself: whether it kept up, and where the time went.
+//! Measurements of the loader: whether it kept up, and where the time went.
 
 use std::time::{Duration, Instant};
 
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::BatchInfo;
 
-/// Longest time that is told apart: an hour.
-const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Longest time the histograms resolve: one hour.
+const MAX_NS: u64 = 3_600_000_000_000;
 
-/// How a time is distributed, in seconds.
+/// Distribution of a duration, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// Measurements.
+    /// Number of measurements.
     pub count: u64,
     /// Mean.
     pub mean: f64,
-    /// Standard deviation over mean.
+    /// Standard deviation divided by the mean.
     pub variation: f64,
     /// Median.
     pub p50: f64,
-    /// 95 of 100 are at most this.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 of 100 are at most this.
+    /// 99th percentile.
     pub p99: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
@@ -38,20 +38,20 @@ pub struct Stats {
     pub first_batch: f64,
     /// Seconds since the first batch.
     pub elapsed: f64,
-    /// Share of that time in which the next batch lay ready: 1 - time empty / elapsed. Starting up does
-    /// not count: it happens once.
+    /// Fraction of `elapsed` in which the next batch was ready: 1 - time empty / elapsed. Start-up is not counted: it
+    /// happens once.
     pub readiness: f64,
-    /// The consumer's waits, one for each batch.
+    /// Waits of the consumer, one per batch.
     pub get_wait: Quantiles,
-    /// The workers' waits for a slab or a place: long ones are good.
+    /// Waits of the workers for a slab or a slot in the queue. Long waits mean that the workers are ahead.
     pub put_wait: Quantiles,
-    /// Making a batch.
+    /// Time to make a batch.
     pub collate: Quantiles,
-    /// Reading records, a batch's together: part of `collate`.
+    /// Time to read the records of a batch: part of `collate`.
     pub read: Quantiles,
 }
 
-/// Where measurements are kept; everything is called under the queue's lock.
+/// Histograms behind [`Stats`]; all methods are called under the queue's lock.
 pub(super) struct Meters {
     started: Instant,
     first: Option<Instant>,
@@ -66,7 +66,7 @@ pub(super) struct Meters {
 impl Meters {
     pub(super) fn start() -> Self {
         let histogram = || {
-            Histogram::new_with_bounds(1, LONGEST_NS, 2)
+            Histogram::new_with_bounds(1, MAX_NS, 2)
                 .expect("these bounds and digits are in the crate's range")
         };
         Meters {
@@ -82,19 +82,19 @@ impl Meters {
     }
 
     pub(super) fn put_wait(&mut self, waited: Duration) {
-        note(&mut self.put_wait, waited);
+        record(&mut self.put_wait, waited);
     }
 
     pub(super) fn get_wait(&mut self, waited: Duration) {
-        note(&mut self.get_wait, waited);
+        record(&mut self.get_wait, waited);
     }
 
     pub(super) fn made(&mut self, info: &BatchInfo) {
-        note(&mut self.collate, info.took);
-        note(&mut self.read, info.reading);
+        record(&mut self.collate, info.took);
+        record(&mut self.read, info.reading);
     }
 
-    /// The batch whose turn it is lies ready now.
+    /// The next batch in order is ready now.
     pub(super) fn filled(&mut self) {
         self.first.get_or_insert_with(Instant::now);
         if let Some(since) = self.empty_since.take() {
@@ -125,7 +125,7 @@ impl Meters {
     }
 }
 
-fn note(histogram: &mut Histogram<u64>, time: Duration) {
+fn record(histogram: &mut Histogram<u64>, time: Duration) {
     histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
@@ -148,21 +148,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_within_a_percent_and_impossible_ones_do_not_panic() {
+    fn quantiles_are_within_a_percent_and_extreme_times_do_not_panic() {
         let mut meters = Meters::start();
         (1..=100).for_each(|ms| meters.get_wait(Duration::from_millis(ms)));
-        let told = meters.stats().get_wait;
-        assert_eq!(told.count, 100);
-        for (told, true_value) in [(told.p50, 0.050), (told.p95, 0.095), (told.p99, 0.099), (told.max, 0.100)]
+        let shown = meters.stats().get_wait;
+        assert_eq!(shown.count, 100);
+        for (shown, true_value) in
+            [(shown.p50, 0.050), (shown.p95, 0.095), (shown.p99, 0.099), (shown.max, 0.100)]
         {
-            assert!((told / true_value - 1.0).abs() < 0.011, "{told} is not {true_value}");
+            assert!((shown / true_value - 1.0).abs() < 0.011, "{shown} is not {true_value}");
         }
         meters.get_wait(Duration::MAX);
         assert_eq!(meters.stats().get_wait.count, 101);
     }
 
     #[test]
-    fn nothing_measured_is_nothing_not_a_number() {
+    fn without_measurements_no_statistic_is_nan() {
         let stats = Meters::start().stats();
         assert_eq!((stats.batches, stats.readiness, stats.get_wait.mean), (0, 0.0, 0.0));
         let text = serde_json::to_string(&stats).unwrap();
@@ -170,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_never_filled_again_is_not_ready() {
+    fn a_queue_that_stays_empty_is_not_ready() {
         let mut meters = Meters::start();
         meters.filled();
         meters.emptied();
         while meters.first.is_some_and(|first| first.elapsed() < Duration::from_millis(20)) {
             std::thread::yield_now();
         }
-        // Both clocks run from almost the same moment to the same moment.
+        // Both clocks cover almost the same interval.
         assert!(meters.stats().readiness < 0.5, "{}", meters.stats().readiness);
     }
 }
