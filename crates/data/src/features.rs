@@ -11,7 +11,7 @@ use myxtts_run::plan::DataPlan;
 use myxtts_text::Cleaner;
 
 use crate::audio::{self, AudioError, Decoded, Resampler, SegmentReader};
-use crate::cache::{Features, Featurizer, Measured, Sounding};
+use crate::cache::{AudioLocation, Features, Featurizer, Measured};
 use crate::mel::{FrontEnd, MelExtractor};
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL, TOKENS, WAVEFORM, note_computing};
@@ -19,9 +19,9 @@ use crate::tokenizer::Tokenizer;
 use crate::utterance::Utterance;
 
 /// Input sample rate of the GPT, the DVAE and conditioning, in Hz.
-pub const LISTENING_RATE: u32 = 22_050;
+pub const INPUT_SAMPLE_RATE: u32 = 22_050;
 /// Output sample rate of the decoder, in Hz.
-pub const SPEAKING_RATE: u32 = 24_000;
+pub const OUTPUT_SAMPLE_RATE: u32 = 24_000;
 
 /// Part of every fingerprint: raise it when the same settings give other numbers.
 const VERSION: u32 = 1;
@@ -50,14 +50,14 @@ pub struct Recipe {
 impl Recipe {
     /// Returns the recipe of a run's settings. If `data.cleaner` is unset, the default cleaner is used; call
     /// [`crate::tokenizer::choose_cleaner`] before to select another.
-    pub fn of(plan: &DataPlan) -> Self {
+    pub fn from_plan(plan: &DataPlan) -> Self {
         // A clip of exactly the maximum length is allowed: its frames are its whole hops plus one.
-        let frames = FrontEnd::Dvae.frames((plan.longest_seconds() * f64::from(LISTENING_RATE)) as usize);
+        let frames = FrontEnd::Dvae.frames((plan.longest_seconds() * f64::from(INPUT_SAMPLE_RATE)) as usize);
         Recipe {
             columns: plan
                 .cache_columns
                 .iter()
-                .map(|name| Column::named(name).expect("the configuration knows no other columns"))
+                .map(|name| Column::named(name).expect("the configuration accepts only known columns"))
                 .collect(),
             trim_db: plan.trim_silence.then_some(plan.trim_db as f32),
             loudness_lufs: plan.loudness_lufs,
@@ -66,7 +66,7 @@ impl Recipe {
             limited_by: plan.longest_setting(),
             max_text_tokens: plan.max_text_tokens as u32,
             cleaner: plan.cleaner.as_deref().map_or(Cleaner::Default, |name| {
-                name.parse().expect("the configuration knows no other cleaners")
+                name.parse().expect("the configuration accepts only known cleaners")
             }),
         }
     }
@@ -88,7 +88,7 @@ impl Default for Recipe {
 }
 
 /// Silence that trimming keeps at each end: a cut at the first loud sample clips plosives.
-const KEEP_MS: f32 = 50.0;
+const KEPT_SILENCE_MS: f32 = 50.0;
 
 /// Computes records by a recipe. Shared by all worker threads.
 pub struct Extractor {
@@ -99,14 +99,14 @@ pub struct Extractor {
 }
 
 /// The decoded audio of an utterance, ready for the front-ends.
-struct Sound {
-    /// At [`LISTENING_RATE`], trimmed and normalised.
-    heard: Vec<f32>,
-    /// At [`SPEAKING_RATE`], the same span; empty unless the waveform is wanted.
-    spoken: Vec<f32>,
+struct DecodedAudio {
+    /// At [`INPUT_SAMPLE_RATE`], trimmed and normalised.
+    samples: Vec<f32>,
+    /// At [`OUTPUT_SAMPLE_RATE`], the same span; empty unless the waveform is wanted.
+    waveform: Vec<f32>,
     /// Number of samples of the waveform, whether computed or not.
-    spoken_samples: usize,
-    /// Sample range that remains after trimming, at [`LISTENING_RATE`].
+    waveform_samples: usize,
+    /// Sample range that remains after trimming, at [`INPUT_SAMPLE_RATE`].
     span: Range<usize>,
     /// Factor the samples were multiplied by; `None` if they were not scaled.
     gain: Option<f32>,
@@ -133,9 +133,9 @@ impl Extractor {
         &self.tokenizer
     }
 
-    /// Decodes the audio that mels are computed from: at [`LISTENING_RATE`], trimmed and normalised.
-    pub fn heard(&self, utterance: &Utterance, bytes: &[u8]) -> Result<Vec<f32>, Problem> {
-        Ok(self.with_tools(|tools| self.sound(utterance, bytes, tools, false))?.heard)
+    /// Decodes the audio that mels are computed from: at [`INPUT_SAMPLE_RATE`], trimmed and normalised.
+    pub fn decode_audio(&self, utterance: &Utterance, bytes: &[u8]) -> Result<Vec<f32>, Problem> {
+        Ok(self.with_tools(|tools| self.decode(utterance, bytes, tools, false))?.samples)
     }
 
     fn with_tools<T>(&self, act: impl FnOnce(&mut Tools) -> T) -> T {
@@ -150,114 +150,114 @@ impl Extractor {
         let encoded = self
             .tokenizer
             .encode(&utterance.text, &utterance.language, self.recipe.cleaner)
-            .map_err(|error| refused(utterance, ProblemKind::UnspeakableText, error.to_string()))?;
+            .map_err(|error| problem(utterance, ProblemKind::UnspeakableText, error.to_string()))?;
         if encoded.cleaned.trim().is_empty() {
-            let detail =
-                format!("no text is left of {:?} after cleaning: give it a transcript", utterance.text);
-            return Err(refused(utterance, ProblemKind::EmptyText, detail));
+            let detail = format!("no text remains of {:?} after cleaning: add a transcript", utterance.text);
+            return Err(problem(utterance, ProblemKind::EmptyText, detail));
         }
         if !encoded.unknown.is_empty() {
             let detail = format!(
-                "the tokenizer has no piece for {:?}: extend it with `myxtts tokenizer extend`, or correct the text",
+                "the tokenizer has no token for {:?}: extend it with `myxtts tokenizer extend`, or correct the text",
                 encoded.unknown
             );
-            return Err(refused(utterance, ProblemKind::UnknownCharacters, detail));
+            return Err(problem(utterance, ProblemKind::UnknownCharacters, detail));
         }
         if encoded.ids.len() > self.recipe.max_text_tokens as usize {
             let detail = format!(
-                "{} tokens, {} is the most (data.max_text_tokens): split the recording",
+                "{} tokens, the maximum is {} (data.max_text_tokens): split the recording",
                 encoded.ids.len(),
                 self.recipe.max_text_tokens
             );
-            return Err(refused(utterance, ProblemKind::TextTooLong, detail));
+            return Err(problem(utterance, ProblemKind::TextTooLong, detail));
         }
         Ok(encoded.ids)
     }
 
-    /// Decodes the audio of an utterance, at the decoder's rate too if `waveform`.
-    fn sound(
+    /// Decodes the audio of an utterance, at the decoder's rate too if `with_waveform`.
+    fn decode(
         &self,
         utterance: &Utterance,
         bytes: &[u8],
         tools: &mut Tools,
-        waveform: bool,
-    ) -> Result<Sound, Problem> {
-        let unusable = |error: AudioError| refused(utterance, error.kind(), error.to_string());
+        with_waveform: bool,
+    ) -> Result<DecodedAudio, Problem> {
+        let unusable = |error: AudioError| problem(utterance, error.kind(), error.to_string());
         let Decoded { clip, .. } = audio::decode_bytes(bytes, &utterance.audio).map_err(unusable)?;
-        let mut heard = tools.resample(&clip.samples, clip.sample_rate, LISTENING_RATE);
-        let to_speak = tools.resampler(clip.sample_rate, SPEAKING_RATE);
-        let mut spoken_span = 0..to_speak.output_len(clip.samples.len());
-        let mut spoken = if waveform { to_speak.resample(&clip.samples) } else { Vec::new() };
-        let peak = heard.iter().fold(0.0f32, |peak, sample| peak.max(sample.abs()));
+        let mut samples = tools.resample(&clip.samples, clip.sample_rate, INPUT_SAMPLE_RATE);
+        let to_output = tools.resampler(clip.sample_rate, OUTPUT_SAMPLE_RATE);
+        let mut waveform_span = 0..to_output.output_len(clip.samples.len());
+        let mut waveform = if with_waveform { to_output.resample(&clip.samples) } else { Vec::new() };
+        let peak = samples.iter().fold(0.0f32, |peak, sample| peak.max(sample.abs()));
         if peak < SILENT_PEAK {
-            let detail = format!("nothing is to be heard: the loudest sample is {peak:.6} of full scale");
-            return Err(refused(utterance, ProblemKind::Silent, detail));
+            let detail = format!("the audio is silent: the loudest sample is {peak:.6} of full scale");
+            return Err(problem(utterance, ProblemKind::Silent, detail));
         }
-        let mut span = 0..heard.len();
+        let mut span = 0..samples.len();
         if let Some(below_peak_db) = self.recipe.trim_db {
-            span = audio::trim_silence(&heard, LISTENING_RATE, below_peak_db, KEEP_MS);
-            let scale =
-                |at: usize| (at as u64 * u64::from(SPEAKING_RATE) / u64::from(LISTENING_RATE)) as usize;
-            let end = scale(span.end).min(spoken_span.end);
-            spoken_span = scale(span.start).min(end)..end;
-            if waveform {
-                spoken.truncate(spoken_span.end);
-                spoken.drain(..spoken_span.start);
+            span = audio::trim_silence(&samples, INPUT_SAMPLE_RATE, below_peak_db, KEPT_SILENCE_MS);
+            let scale = |at: usize| {
+                (at as u64 * u64::from(OUTPUT_SAMPLE_RATE) / u64::from(INPUT_SAMPLE_RATE)) as usize
+            };
+            let end = scale(span.end).min(waveform_span.end);
+            waveform_span = scale(span.start).min(end)..end;
+            if with_waveform {
+                waveform.truncate(waveform_span.end);
+                waveform.drain(..waveform_span.start);
             }
-            heard.truncate(span.end);
-            heard.drain(..span.start);
+            samples.truncate(span.end);
+            samples.drain(..span.start);
         }
-        let seconds = heard.len() as f32 / LISTENING_RATE as f32;
+        let seconds = samples.len() as f32 / INPUT_SAMPLE_RATE as f32;
         if seconds < self.recipe.min_seconds {
             let detail = format!(
-                "{seconds:.2} s after trimming, {:.2} s is the least (data.min_seconds)",
+                "{seconds:.2} s after trimming, the minimum is {:.2} s (data.min_seconds)",
                 self.recipe.min_seconds
             );
-            return Err(refused(utterance, ProblemKind::TooShort, detail));
+            return Err(problem(utterance, ProblemKind::TooShort, detail));
         }
-        let frames = FrontEnd::Dvae.frames(heard.len());
+        let frames = FrontEnd::Dvae.frames(samples.len());
         if frames > self.recipe.max_mel_frames as usize {
             let detail = format!(
-                "{seconds:.2} s are {frames} mel frames, {} is the most ({}): split it",
+                "{seconds:.2} s are {frames} mel frames, the maximum is {} ({}): split it",
                 self.recipe.max_mel_frames, self.recipe.limited_by
             );
-            return Err(refused(utterance, ProblemKind::TooLong, detail));
+            return Err(problem(utterance, ProblemKind::TooLong, detail));
         }
         let mut gain = None;
         if let Some(target) = self.recipe.loudness_lufs
-            && let Some(loudness) = audio::integrated_loudness(&heard, LISTENING_RATE)
+            && let Some(loudness) = audio::integrated_loudness(&samples, INPUT_SAMPLE_RATE)
         {
-            let by = audio::gain_to(target, loudness, peak, HIGHEST_PEAK);
-            heard.iter_mut().chain(&mut spoken).for_each(|sample| *sample *= by);
+            let by = audio::gain_to(target, loudness, peak, MAX_PEAK);
+            samples.iter_mut().chain(&mut waveform).for_each(|sample| *sample *= by);
             gain = Some(by);
         }
-        Ok(Sound { heard, spoken, spoken_samples: spoken_span.len(), span, gain })
+        Ok(DecodedAudio { samples, waveform, waveform_samples: waveform_span.len(), span, gain })
     }
 }
 
-/// Prepares a recording at [`LISTENING_RATE`] as for training: trims silence at both ends and normalises the loudness.
-pub fn as_in_training(samples: &[f32], trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
+/// Prepares a recording at [`INPUT_SAMPLE_RATE`] as for training: trims silence at both ends and normalises the loudness.
+pub fn preprocess(samples: &[f32], trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
     let peak = samples.iter().fold(0.0f32, |peak, sample| peak.max(sample.abs()));
     let span = match trim_db {
         Some(below_peak_db) if peak >= SILENT_PEAK => {
-            audio::trim_silence(samples, LISTENING_RATE, below_peak_db, KEEP_MS)
+            audio::trim_silence(samples, INPUT_SAMPLE_RATE, below_peak_db, KEPT_SILENCE_MS)
         }
         _ => 0..samples.len(),
     };
-    let mut heard = samples[span].to_vec();
+    let mut kept = samples[span].to_vec();
     if let Some(target) = loudness_lufs
-        && let Some(loudness) = audio::integrated_loudness(&heard, LISTENING_RATE)
+        && let Some(loudness) = audio::integrated_loudness(&kept, INPUT_SAMPLE_RATE)
     {
-        let by = audio::gain_to(target, loudness, peak, HIGHEST_PEAK);
-        heard.iter_mut().for_each(|sample| *sample *= by);
+        let by = audio::gain_to(target, loudness, peak, MAX_PEAK);
+        kept.iter_mut().for_each(|sample| *sample *= by);
     }
-    heard
+    kept
 }
 
 /// -60 dBFS.
 const SILENT_PEAK: f32 = 1e-3;
 /// -1 dBFS: the peak that loudness normalisation does not exceed.
-const HIGHEST_PEAK: f32 = 0.891;
+const MAX_PEAK: f32 = 0.891;
 
 impl Featurizer for Extractor {
     fn columns(&self) -> &[Column] {
@@ -292,13 +292,13 @@ impl Featurizer for Extractor {
         let tokens = self.tokens(utterance)?;
         self.with_tools(|tools| {
             let waveform = self.recipe.columns.contains(&WAVEFORM);
-            let sound = self.sound(utterance, source_bytes, tools, waveform)?;
+            let audio = self.decode(utterance, source_bytes, tools, waveform)?;
             let array = |column: &Column| match *column {
                 TOKENS => bytemuck::cast_slice(&tokens).to_vec(),
-                column => tools.array(column, &sound),
+                column => tools.array(column, &audio),
             };
             let arrays = self.recipe.columns.iter().map(array).collect();
-            let seconds = sound.heard.len() as f32 / LISTENING_RATE as f32;
+            let seconds = audio.samples.len() as f32 / INPUT_SAMPLE_RATE as f32;
             Ok(Features { arrays, seconds })
         })
     }
@@ -308,24 +308,24 @@ impl Featurizer for Extractor {
     fn measure(&self, utterance: &Utterance, source_bytes: &[u8]) -> Result<Measured, Problem> {
         let tokens = self.tokens(utterance)?.len();
         self.with_tools(|tools| {
-            let sound = self.sound(utterance, source_bytes, tools, false)?;
-            let samples = sound.heard.len();
+            let audio = self.decode(utterance, source_bytes, tools, false)?;
+            let samples = audio.samples.len();
             let frames = |column: &Column| match *column {
                 TOKENS => tokens,
                 SPEAKER_MEL => {
                     let rate = FrontEnd::Speaker.sample_rate();
-                    FrontEnd::Speaker.frames(tools.resampler(LISTENING_RATE, rate).output_len(samples))
+                    FrontEnd::Speaker.frames(tools.resampler(INPUT_SAMPLE_RATE, rate).output_len(samples))
                 }
-                WAVEFORM => sound.spoken_samples,
+                WAVEFORM => audio.waveform_samples,
                 _ => FrontEnd::Dvae.frames(samples),
             };
             let rows = self.recipe.columns.iter().map(frames).map(|rows| rows as u32).collect();
             let pieces = SegmentReader::from_bytes(source_bytes, &utterance.audio)
-                .map_err(|error| refused(utterance, error.kind(), error.to_string()))?;
-            let sound = pieces
-                .filter(|pieces| pieces.sample_rate() == LISTENING_RATE)
-                .map(|pieces| Sounding { pieces, span: sound.span, gain: sound.gain });
-            Ok(Measured { rows, sound })
+                .map_err(|error| problem(utterance, error.kind(), error.to_string()))?;
+            let audio = pieces
+                .filter(|pieces| pieces.sample_rate() == INPUT_SAMPLE_RATE)
+                .map(|pieces| AudioLocation { pieces, span: audio.span, gain: audio.gain });
+            Ok(Measured { rows, audio })
         })
     }
 
@@ -333,8 +333,8 @@ impl Featurizer for Extractor {
         match self.recipe.columns[column] {
             TOKENS => Ok(bytemuck::cast_slice(&self.tokens(utterance)?).to_vec()),
             column => self.with_tools(|tools| {
-                let sound = self.sound(utterance, source_bytes, tools, column == WAVEFORM)?;
-                Ok(tools.array(column, &sound))
+                let audio = self.decode(utterance, source_bytes, tools, column == WAVEFORM)?;
+                Ok(tools.array(column, &audio))
             }),
         }
     }
@@ -351,7 +351,7 @@ impl Featurizer for Extractor {
             (self.recipe.columns[column], first_row as usize, measured.rows[column] as usize);
         let count = (out.len() / kind.row_bytes()).min(rows.saturating_sub(first));
         let out = &mut out[..count * kind.row_bytes()];
-        let front_end = match (kind, &measured.sound) {
+        let front_end = match (kind, &measured.audio) {
             _ if count == 0 => return Ok(Some(0)),
             (TOKENS, _) => {
                 let began = Instant::now();
@@ -360,18 +360,18 @@ impl Featurizer for Extractor {
                 note_computing(began.elapsed());
                 return Ok(Some(count as u32));
             }
-            (DVAE_MEL, Some(sound)) => (FrontEnd::Dvae, sound),
-            (CONDITIONING_MEL, Some(sound)) => (FrontEnd::Conditioning, sound),
+            (DVAE_MEL, Some(audio)) => (FrontEnd::Dvae, audio),
+            (CONDITIONING_MEL, Some(audio)) => (FrontEnd::Conditioning, audio),
             // The file has another sample rate, or can only be decoded from its beginning.
             _ => return Ok(None),
         };
-        let (front_end, Sounding { pieces, span, gain }) = front_end;
+        let (front_end, AudioLocation { pieces, span, gain }) = front_end;
         self.with_tools(|tools| {
             let needed = front_end.samples_of(first..first + count, span.len());
             let range = (span.start + needed.start) as u64..(span.start + needed.end) as u64;
             pieces
                 .read(&utterance.audio, range, &mut tools.bytes)
-                .map_err(|error| refused(utterance, error.kind(), error.to_string()))?;
+                .map_err(|error| problem(utterance, error.kind(), error.to_string()))?;
             let began = Instant::now();
             let mut samples = pieces.decode(&tools.bytes);
             if let Some(gain) = gain {
@@ -391,7 +391,7 @@ fn pcm16(sample: f32) -> i16 {
     (sample.clamp(-1.0, 1.0) * 32767.0).round() as i16
 }
 
-fn refused(utterance: &Utterance, kind: ProblemKind, detail: String) -> Problem {
+fn problem(utterance: &Utterance, kind: ProblemKind, detail: String) -> Problem {
     Problem {
         kind,
         severity: Severity::Error,
@@ -443,17 +443,17 @@ impl Tools {
     }
 
     /// Computes an array from audio.
-    fn array(&mut self, column: Column, sound: &Sound) -> Vec<u8> {
+    fn array(&mut self, column: Column, audio: &DecodedAudio) -> Vec<u8> {
         match column {
-            DVAE_MEL => self.mel(FrontEnd::Dvae, &sound.heard),
-            CONDITIONING_MEL => self.mel(FrontEnd::Conditioning, &sound.heard),
+            DVAE_MEL => self.mel(FrontEnd::Dvae, &audio.samples),
+            CONDITIONING_MEL => self.mel(FrontEnd::Conditioning, &audio.samples),
             SPEAKER_MEL => {
                 let rate = FrontEnd::Speaker.sample_rate();
-                let at_16k = self.resample(&sound.heard, LISTENING_RATE, rate);
+                let at_16k = self.resample(&audio.samples, INPUT_SAMPLE_RATE, rate);
                 self.mel(FrontEnd::Speaker, &at_16k)
             }
-            WAVEFORM => sound.spoken.iter().flat_map(|&sample| pcm16(sample).to_le_bytes()).collect(),
-            other => unreachable!("no front-end makes column {:?}", other.name),
+            WAVEFORM => audio.waveform.iter().flat_map(|&sample| pcm16(sample).to_le_bytes()).collect(),
+            other => unreachable!("no front-end computes column {:?}", other.name),
         }
     }
 }

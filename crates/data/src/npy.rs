@@ -11,7 +11,7 @@ pub(crate) const HEADER_BYTES: usize = 128;
 const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Longest header that is accepted: real ones have about a hundred bytes.
-const LONGEST_HEADER: usize = 64 * 1024;
+const MAX_HEADER_BYTES: usize = 64 * 1024;
 
 /// Content of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,19 +31,19 @@ pub enum NpyError {
     #[error("not a numpy file: it does not start with \\x93NUMPY")]
     NotNumpy,
     /// The file ends inside the header.
-    #[error("the numpy header is cut off: {have} bytes are there")]
+    #[error("the numpy header is truncated: the file has {have} bytes")]
     CutOff {
         /// Actual length in bytes.
         have: usize,
     },
     /// The header has an invalid or unsupported value.
-    #[error("the numpy header is wrong: {0}")]
+    #[error("invalid numpy header: {0}")]
     Malformed(String),
     /// The data do not have the size given by the header.
-    #[error("the header announces {announced} bytes of data, the file has {found}")]
+    #[error("the header declares {declared} bytes of data, the file has {found}")]
     WrongSize {
         /// Bytes according to the header.
-        announced: usize,
+        declared: usize,
         /// Bytes in the file.
         found: usize,
     },
@@ -94,22 +94,22 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, NpyError> {
             let field = bytes.get(8..12).ok_or(NpyError::CutOff { have: bytes.len() })?;
             (u32::from_le_bytes([field[0], field[1], field[2], field[3]]) as usize, 12)
         }
-        other => return Err(NpyError::Malformed(format!("format version {other} is not known"))),
+        other => return Err(NpyError::Malformed(format!("unknown format version {other}"))),
     };
-    if length > LONGEST_HEADER {
-        return Err(NpyError::Malformed(format!("a header of {length} bytes")));
+    if length > MAX_HEADER_BYTES {
+        return Err(NpyError::Malformed(format!("it has {length} bytes")));
     }
     let data_start = text_start + length;
     let text = bytes.get(text_start..data_start).ok_or(NpyError::CutOff { have: bytes.len() })?;
-    let text = std::str::from_utf8(text).map_err(|_| NpyError::Malformed("it is not text".into()))?;
+    let text = std::str::from_utf8(text).map_err(|_| NpyError::Malformed("it is not UTF-8".into()))?;
     let missing = |key: &str| NpyError::Malformed(format!("no '{key}' in {:?}", text.trim_end()));
 
-    let descr = value_of(text, "descr").and_then(quoted).ok_or_else(|| missing("descr"))?;
-    let order = value_of(text, "fortran_order").ok_or_else(|| missing("fortran_order"))?;
+    let descr = value_after(text, "descr").and_then(quoted).ok_or_else(|| missing("descr"))?;
+    let order = value_after(text, "fortran_order").ok_or_else(|| missing("fortran_order"))?;
     if !order.starts_with("False") {
-        return Err(NpyError::Malformed("columns come first (Fortran order); save it in C order".into()));
+        return Err(NpyError::Malformed("the array is in Fortran order; save it in C order".into()));
     }
-    let shape = value_of(text, "shape").and_then(tuple).ok_or_else(|| missing("shape"))?;
+    let shape = value_after(text, "shape").and_then(tuple).ok_or_else(|| missing("shape"))?;
     Ok(Header { descr: descr.to_owned(), shape, data_start })
 }
 
@@ -120,13 +120,13 @@ pub fn read_f32(bytes: &[u8]) -> Result<(Vec<usize>, Vec<f32>), NpyError> {
         return Err(NpyError::WrongType { found: header.descr, wanted: Dtype::F32.numpy() });
     }
     let data = &bytes[header.data_start..];
-    let announced = header
+    let declared = header
         .shape
         .iter()
         .try_fold(Dtype::F32.size(), |product, &n| product.checked_mul(n))
         .ok_or_else(|| NpyError::Malformed(format!("shape {:?} is larger than memory", header.shape)))?;
-    if announced != data.len() {
-        return Err(NpyError::WrongSize { announced, found: data.len() });
+    if declared != data.len() {
+        return Err(NpyError::WrongSize { declared, found: data.len() });
     }
     let values = data.as_chunks::<4>().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect();
     Ok((header.shape, values))
@@ -134,7 +134,7 @@ pub fn read_f32(bytes: &[u8]) -> Result<(Vec<usize>, Vec<f32>), NpyError> {
 
 /// Returns a whole `f32` array as the bytes of a file.
 pub fn write_f32(shape: &[usize], values: &[f32]) -> Vec<u8> {
-    assert_eq!(shape.iter().product::<usize>(), values.len(), "shape and values belong together");
+    assert_eq!(shape.iter().product::<usize>(), values.len(), "the shape must match the number of values");
     let mut out = Vec::with_capacity(HEADER_BYTES + 4 * values.len());
     out.extend_from_slice(&header(Dtype::F32, shape));
     out.extend(values.iter().flat_map(|v| v.to_le_bytes()));
@@ -142,7 +142,7 @@ pub fn write_f32(shape: &[usize], values: &[f32]) -> Vec<u8> {
 }
 
 /// Returns the text after `'key':` in the header's Python dictionary.
-fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+fn value_after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let at = text.find(&format!("'{key}'"))?;
     Some(text[at + key.len() + 2..].trim_start().strip_prefix(':')?.trim_start())
 }
@@ -162,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_header_reads_back_for_every_rank() {
+    fn a_header_round_trips_for_every_rank() {
         for shape in [&[][..], &[7], &[3, 80], &[2, 3, 4], &[1, 2, 3, 4], &[0, 80]] {
             let bytes = header(Dtype::I16, shape);
             let read = parse_header(&bytes).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_array_reads_back_and_every_cut_is_seen() {
+    fn an_array_round_trips_and_every_truncation_is_an_error() {
         let bytes = write_f32(&[2, 3], &[1.0, -2.0, 3.5, f32::MAX, 0.0, -0.0]);
         assert_eq!(read_f32(&bytes).unwrap().0, [2, 3]);
         for end in 0..bytes.len() {
@@ -186,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_larger_than_memory_is_refused() {
+    fn a_shape_larger_than_memory_is_an_error() {
         let bytes = header(Dtype::F32, &[usize::MAX / 2, 80]);
         assert!(matches!(read_f32(&bytes), Err(NpyError::Malformed(_))));
     }
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(tail in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_do_not_panic(tail in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = read_f32(&tail);
             let _ = read_f32(&[b"\x93NUMPY\x01\x00", &tail[..]].concat());
         }

@@ -7,18 +7,18 @@ use super::{Column, RecordError, RecordSource};
 use crate::cache::Fingerprint;
 
 /// A source to join to others.
-pub struct Joining {
+pub struct JoinInput {
     /// Source of the records.
     pub source: Arc<dyn RecordSource>,
     /// Prefix of its ids, before a colon; `None` leaves them unchanged.
     pub label: Option<String>,
     /// Names that mean the same speaker here as in the sources before it.
-    pub shared: Shared,
+    pub shared: SharedSpeakers,
 }
 
 /// Which speakers of two sources are the same person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shared {
+pub enum SharedSpeakers {
     /// All speakers with equal names.
     Names,
     /// Only the one of this name. Any other with the name of an earlier speaker is a different person and is renamed.
@@ -29,7 +29,9 @@ pub enum Shared {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// The sources have different columns.
-    #[error("{label} holds {found}, and what comes before it {wanted}: prepare both with the same settings")]
+    #[error(
+        "{label} has the columns {found}, the corpora before it {wanted}: prepare both with the same settings"
+    )]
     Columns {
         /// Label of the source.
         label: String,
@@ -39,7 +41,7 @@ pub enum JoinError {
         wanted: String,
     },
     /// No source was given.
-    #[error("there is no corpus")]
+    #[error("no corpus was given")]
     Nothing,
 }
 
@@ -66,7 +68,7 @@ pub struct Joined {
 
 impl Joined {
     /// Joins sources in this order. The records of the first keep their numbers, speakers and languages.
-    pub fn new(sources: Vec<Joining>) -> Result<Joined, JoinError> {
+    pub fn new(sources: Vec<JoinInput>) -> Result<Joined, JoinError> {
         let columns = sources.first().ok_or(JoinError::Nothing)?.source.columns().to_vec();
         let mut joined = Joined {
             parts: Vec::new(),
@@ -77,8 +79,8 @@ impl Joined {
             renamed: Vec::new(),
             fingerprint: [0; 32],
         };
-        let mut print = Fingerprint::new("joined records").number("sources", sources.len() as u64);
-        for Joining { source, label, shared } in sources {
+        let mut fingerprint = Fingerprint::new("joined records").number("sources", sources.len() as u64);
+        for JoinInput { source, label, shared } in sources {
             if source.columns() != joined.columns {
                 let named =
                     |columns: &[Column]| columns.iter().map(|c| c.name).collect::<Vec<_>>().join(", ");
@@ -88,18 +90,18 @@ impl Joined {
                     wanted: named(&joined.columns),
                 });
             }
-            print = print.text("label", label.as_deref().unwrap_or_default());
-            print = print.bytes("source", &source.fingerprint());
+            fingerprint = fingerprint.text("label", label.as_deref().unwrap_or_default());
+            fingerprint = fingerprint.bytes("source", &source.fingerprint());
             let speakers = joined.add_speakers(&*source, label.as_deref(), &shared);
             let mut languages = Vec::new();
             for code in source.languages() {
-                languages.push(number(&mut joined.languages, code));
+                languages.push(number_of(&mut joined.languages, code));
             }
             let first = joined.len;
             joined.len += source.len();
             joined.parts.push(Part { source, label, first, speakers, languages });
         }
-        joined.fingerprint = print.finish();
+        joined.fingerprint = fingerprint.finish();
         Ok(joined)
     }
 
@@ -108,14 +110,19 @@ impl Joined {
         &self.renamed
     }
 
-    fn add_speakers(&mut self, source: &dyn RecordSource, label: Option<&str>, shared: &Shared) -> Vec<u32> {
+    fn add_speakers(
+        &mut self,
+        source: &dyn RecordSource,
+        label: Option<&str>,
+        shared: &SharedSpeakers,
+    ) -> Vec<u32> {
         let before: HashMap<String, u32> =
             self.speakers.iter().enumerate().map(|(i, name)| (name.clone(), i as u32)).collect();
         let mut numbers = Vec::new();
         for name in source.speakers() {
             let is_same = match shared {
-                Shared::Names => true,
-                Shared::Only(only) => only.as_deref() == Some(name),
+                SharedSpeakers::Names => true,
+                SharedSpeakers::Only(only) => only.as_deref() == Some(name),
             };
             match before.get(name) {
                 Some(known) if is_same => numbers.push(*known),
@@ -145,7 +152,7 @@ impl Joined {
     }
 }
 
-fn number(names: &mut Vec<String>, name: &str) -> u32 {
+fn number_of(names: &mut Vec<String>, name: &str) -> u32 {
     let known = names.iter().position(|known| known == name);
     known.unwrap_or_else(|| {
         names.push(name.to_owned());
