@@ -364,7 +364,7 @@ impl RecordSource for Mels {
                 severity: Severity::Error,
                 id: Some(self.id(record)),
                 origin: Origin { file: "mels.bin".into(), line: None },
-                detail: "the checksum does not fit".into(),
+                detail: "the checksum does not match".into(),
             }));
         }
         let array = &array[(first_row as usize * 320).min(array.len())..];

@@ -1,9 +1,9 @@
-//! Balance between speakers and languages: shares, what is never lost, and what must not change at all.
+//! Balance between speakers and languages: the weights, that no record is lost, and what must not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use myxtts_data::batch::balance::{MOST, factor};
+use myxtts_data::batch::balance::{MAX_REPEATS, repeat_factor};
 use myxtts_data::batch::{Collator, Order, Part, Plan, Rows, Settings, StateError, Tail};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::seed::Seed;
@@ -13,7 +13,7 @@ use crate::batches::numbers;
 use crate::order::{plan_of, settings};
 use crate::synthetic::{Synthetic, speech_lengths};
 
-/// Records of groups of these sizes, dealt in turn as long as there are any.
+/// Records of groups of these sizes, taken in turn while a group has any left.
 fn groups(sizes: &[usize]) -> Vec<(u32, u32)> {
     let mut groups = Vec::new();
     for turn in 0..*sizes.iter().max().unwrap() {
@@ -53,7 +53,7 @@ fn bytes(source: &Arc<Synthetic>, settings: Settings) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn one_group_and_equal_groups_are_trained_as_they_always_were() {
+fn one_group_and_equal_groups_are_unchanged_by_balance() {
     for sizes in [&[50][..], &[20, 20, 20]] {
         let source = Arc::new(source(sizes));
         for worst_first in [false, true] {
@@ -68,7 +68,7 @@ fn one_group_and_equal_groups_are_trained_as_they_always_were() {
 }
 
 #[test]
-fn a_record_that_comes_again_is_heard_elsewhere_and_by_another_voice() {
+fn a_repeated_record_gets_another_window_and_another_companion() {
     let source = Arc::new(source(&[64, 1, 2]));
     let parts = vec![Part::window(DVAE_MEL, 2), settings(8).parts[2]];
     let settings = Settings { parts, buckets: 1, ..balanced(8, 100.0) };
@@ -90,7 +90,7 @@ fn a_record_that_comes_again_is_heard_elsewhere_and_by_another_voice() {
         .collect();
     assert_eq!(often.len(), 3);
     assert!(often.iter().all(|&different| different >= 3), "{often:?}");
-    // Companions are still chosen among records that stand once each.
+    // Companions are still sampled from records that occur once each.
     assert!(heard.values().flatten().all(|(companion, _)| *companion >= 0));
 }
 
@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn shares_are_those_of_the_temperature_and_no_record_is_lost(
+    fn weights_follow_the_temperature_and_no_record_is_lost(
         sizes in proptest::collection::vec(1usize..200, 1..6), temperature in 1.0f64..6.0, seed: u64,
         rows in 1u32..12, shuffled: bool,
     ) {
@@ -131,25 +131,25 @@ proptest! {
         let settings = Settings {
             seed: Seed::new(seed), order, rows: Rows::Fixed(rows), ..balanced(rows, temperature)
         };
-        // Without topping up, what comes is what balance says.
+        // Without filled tails, the repetitions are exactly those of balance.
         let exact = plan_of(&source, Settings { tail: Tail::Short, ..settings.clone() });
         let seen = epoch(&exact, 3);
         let largest = *sizes.iter().max().unwrap() as u64;
         let mut once = vec![0u32; source.len()];
         seen.iter().for_each(|&record| once[record as usize] += 1);
-        prop_assert!(once.iter().all(|&times| (1..=MOST).contains(&times)));
+        prop_assert!(once.iter().all(|&times| (1..=MAX_REPEATS).contains(&times)));
         for (group, &size) in sizes.iter().enumerate() {
             let of = |record: usize| {
                 (source.speaker(record), source.language(record)) == (group as u32 / 2, group as u32 % 2)
             };
             let times: Vec<u32> = (0..source.len()).filter(|&record| of(record)).map(|r| once[r]).collect();
             let (n, all) = (size as f64, largest as f64);
-            let wanted = (all * (n / all).powf(1.0 / temperature)).min(n * f64::from(MOST));
+            let wanted = (all * (n / all).powf(1.0 / temperature)).min(n * f64::from(MAX_REPEATS));
             let total = f64::from(times.iter().sum::<u32>());
             prop_assert!((total - wanted).abs() <= 0.51, "{} of {} for {}", total, wanted, size);
-            // Within a group nobody is preferred by more than one.
+            // Within a group the repetitions differ by at most one.
             prop_assert!(times.iter().max().unwrap() - times.iter().min().unwrap() <= 1);
-            prop_assert!(size as u64 != largest || total == n, "the largest group stays as it is");
+            prop_assert!(size as u64 != largest || total == n, "the largest group is unchanged");
         }
         prop_assert_eq!(exact.records() + exact.repeated(), seen.len());
         let filled: BTreeSet<u32> = epoch(&plan_of(&source, settings), 5).into_iter().collect();
@@ -158,9 +158,9 @@ proptest! {
 }
 
 #[test]
-fn factors_are_what_they_are_said_to_be() {
-    assert_eq!(factor(100, 100, 5.0), 1.0);
-    assert_eq!(factor(25, 100, 2.0), 2.0);
-    assert_eq!(factor(25, 100, 1.0), 1.0);
-    assert_eq!(factor(1, 1_000_000, 2.0), 8.0);
+fn repeat_factors_follow_the_formula() {
+    assert_eq!(repeat_factor(100, 100, 5.0), 1.0);
+    assert_eq!(repeat_factor(25, 100, 2.0), 2.0);
+    assert_eq!(repeat_factor(25, 100, 1.0), 1.0);
+    assert_eq!(repeat_factor(1, 1_000_000, 2.0), 8.0);
 }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::order::{plan_of, settings};
 use crate::synthetic::{Length, Synthetic, speech_lengths};
 
-/// Collates one step into a slab full of `poison`.
+/// Collates one step into a slab filled with `poison`.
 fn collate(collator: &Collator, step: u64, poison: u8) -> (BatchInfo, Vec<u8>) {
     let mut slab = vec![poison; collator.slab_bytes()];
     let info = collator.collate(step, &mut slab).unwrap();
@@ -25,14 +25,14 @@ fn collator(source: &Arc<Synthetic>, settings: Settings, rank: u32, ranks: u32) 
     Collator::new(source.clone(), plan, rank, ranks).unwrap()
 }
 
-/// The i32 values of a field.
+/// Returns the i32 values of a field.
 pub fn numbers(info: &BatchInfo, bytes: &[u8], field: &str) -> Vec<i32> {
     let field = info.layout.field(field).unwrap();
     let bytes = &bytes[field.offset..field.offset + field.bytes];
     bytes.as_chunks::<4>().0.iter().map(|value| i32::from_le_bytes(*value)).collect()
 }
 
-/// Every row as the bytes of all its fields: the same however many ranks share the batch.
+/// Returns every row as the bytes of all its fields, independent of the number of ranks.
 pub fn rows(info: &BatchInfo, bytes: &[u8]) -> Vec<Vec<u8>> {
     (0..info.layout.rows() as usize)
         .map(|row| {
@@ -67,7 +67,7 @@ fn a_batch_holds_the_records_of_its_plan_and_padding() {
                 assert!(found[array.len()..].as_chunks::<4>().0.iter().all(|value| *value == pad));
                 assert_eq!(numbers(&info, &bytes, &format!("{name}_rows"))[row], rows as i32);
             }
-            // The companion: some window of the right array.
+            // The companion is some window of the right array.
             let companion = numbers(&info, &bytes, "companion")[row] as u32;
             assert_eq!(source.speaker(companion as usize), source.speaker(record as usize));
             let frames = numbers(&info, &bytes, "companion_conditioning_mel_rows")[row] as usize;
@@ -84,7 +84,7 @@ fn a_batch_holds_the_records_of_its_plan_and_padding() {
 }
 
 #[test]
-fn windows_fall_everywhere() {
+fn windows_start_at_every_position() {
     let lengths = vec![Length { frames: 40, tokens: 3 }; 8];
     let source = Arc::new(Synthetic::new(lengths, 1));
     let parts = vec![Part::window(DVAE_MEL, 38)];
@@ -102,9 +102,9 @@ fn windows_fall_everywhere() {
     assert!(starts.iter().all(|&n| (120..200).contains(&n)), "{starts:?}");
 }
 
-/// A voice with one clip is heard by half of it at most, and where that half lies is told: it must not be learnt from.
+/// With one clip per speaker, at most half of it conditions, and the batch reports which half: it must not be the target.
 #[test]
-fn a_record_alone_is_its_own_companion_by_half_and_says_which() {
+fn a_single_record_is_its_own_companion_by_half_and_reports_which() {
     let lengths = [9, 14, 40, 1].map(|frames| Length { frames, tokens: 3 }).to_vec();
     let source = Arc::new(Synthetic::new(lengths, 4));
     let collator = collator(&source, Settings { buckets: 1, ..settings(4) }, 0, 1);
@@ -132,7 +132,7 @@ fn a_record_alone_is_its_own_companion_by_half_and_says_which() {
             }
         }
     }
-    assert_eq!(firsts.into_iter().collect::<Vec<_>>(), (0..=7).collect::<Vec<_>>(), "half falls everywhere");
+    assert_eq!(firsts.into_iter().collect::<Vec<_>>(), (0..=7).collect::<Vec<_>>(), "every half occurs");
     let others = Arc::new(Synthetic::speech(60));
     let plan = Arc::new(plan_of(&others, settings(8)));
     let collator = Collator::new(others, plan, 0, 1).unwrap();
@@ -140,7 +140,7 @@ fn a_record_alone_is_its_own_companion_by_half_and_says_which() {
 }
 
 #[test]
-fn nothing_remains_of_what_a_slab_held() {
+fn previous_contents_of_a_slab_are_overwritten() {
     let source = Arc::new(Synthetic::speech(50));
     for tail in [Tail::Fill, Tail::Short] {
         let collator = collator(&source, Settings { tail, ..settings(7) }, 0, 1);
@@ -179,7 +179,7 @@ fn ranks_share_a_batch_without_changing_it() {
 }
 
 #[test]
-fn a_short_batch_says_how_many_rows_count() {
+fn a_short_batch_reports_its_valid_rows() {
     let source = Arc::new(Synthetic::speech(13));
     let settings = Settings { tail: Tail::Short, buckets: 1, ..settings(8) };
     let whole = collator(&source, settings.clone(), 0, 1);
@@ -192,12 +192,12 @@ fn a_short_batch_says_how_many_rows_count() {
     assert_eq!(&numbers(info, bytes, "dvae_mel_rows")[5..], [0; 3]);
     let last_rank = collator(&source, settings, 1, 2);
     let valid = collate(&last_rank, info.step, 3).0.rows_valid;
-    assert_eq!(valid, 1, "rows 4 to 7, of which one is there");
+    assert_eq!(valid, 1, "rows 4 to 7, of which one is valid");
 }
 
 #[test]
-fn lengths_that_were_only_upper_bounds_are_put_right() {
-    let source = Arc::new(Synthetic::speech(40).announcing_more(9));
+fn lengths_that_were_only_upper_bounds_are_corrected() {
+    let source = Arc::new(Synthetic::speech(40).reporting_longer(9));
     let collator = collator(&source, settings(4), 0, 1);
     for step in 0..collator.plan().batches_per_epoch() {
         let (info, bytes) = collate(&collator, step, 0xee);
@@ -212,14 +212,14 @@ fn lengths_that_were_only_upper_bounds_are_put_right() {
 }
 
 #[test]
-fn a_bad_record_is_replaced_by_one_of_its_bucket_and_named() {
+fn a_bad_record_is_replaced_by_one_of_its_bucket_and_reported() {
     let bad = [3usize, 17, 31];
-    let source = Arc::new(Synthetic::speech(60).with(|trouble| trouble.bad.extend(bad)));
+    let source = Arc::new(Synthetic::speech(60).with(|faults| faults.bad.extend(bad)));
     let collator = collator(&source, settings(8), 0, 1);
     let mut named = std::collections::BTreeSet::new();
     for step in 0..collator.plan().batches_per_epoch() {
         let (info, bytes) = collate(&collator, step, 0x11);
-        assert!(collate(&collator, step, 0x22).1 == bytes, "the substitute is not always the same");
+        assert!(collate(&collator, step, 0x22).1 == bytes, "the substitute must be deterministic");
         let records = numbers(&info, &bytes, "record");
         assert!(records.iter().all(|record| !bad.contains(&(*record as usize))));
         assert!(numbers(&info, &bytes, "companion").iter().all(|record| !bad.contains(&(*record as usize))));
@@ -238,10 +238,10 @@ fn a_bad_record_is_replaced_by_one_of_its_bucket_and_named() {
 }
 
 #[test]
-fn a_record_without_any_readable_companion_is_bad_itself() {
-    // Every record its own speaker, and one conditioning mel damaged.
-    let source = Synthetic::new(speech_lengths(20), 20).with(|trouble| {
-        trouble.bad_conditioning.insert(4);
+fn a_record_without_a_readable_companion_is_bad() {
+    // Every record has its own speaker, and one conditioning mel is damaged.
+    let source = Synthetic::new(speech_lengths(20), 20).with(|faults| {
+        faults.bad_conditioning.insert(4);
     });
     let source = Arc::new(source);
     let collator = collator(&source, settings(20), 0, 1);
@@ -253,7 +253,7 @@ fn a_record_without_any_readable_companion_is_bad_itself() {
 
 #[test]
 fn a_bucket_of_bad_records_is_an_error_that_names_them() {
-    let source = Arc::new(Synthetic::speech(5).with(|trouble| trouble.bad.extend(0..5)));
+    let source = Arc::new(Synthetic::speech(5).with(|faults| faults.bad.extend(0..5)));
     let collator = collator(&source, settings(2), 0, 1);
     let mut slab = vec![0; collator.slab_bytes()];
     let error = collator.collate(0, &mut slab).unwrap_err();
@@ -262,8 +262,8 @@ fn a_bucket_of_bad_records_is_an_error_that_names_them() {
 }
 
 #[test]
-fn failing_storage_is_not_the_records_fault() {
-    let source = Arc::new(Synthetic::speech(5).with(|trouble| trouble.io.extend(0..5)));
+fn failing_storage_does_not_make_a_record_bad() {
+    let source = Arc::new(Synthetic::speech(5).with(|faults| faults.io.extend(0..5)));
     let collator = collator(&source, settings(2), 0, 1);
     let mut slab = vec![0; collator.slab_bytes()];
     let error = collator.collate(0, &mut slab).unwrap_err();
@@ -272,7 +272,7 @@ fn failing_storage_is_not_the_records_fault() {
 }
 
 #[test]
-fn a_slab_too_small_and_a_foreign_source_are_refused() {
+fn a_slab_too_small_and_another_source_are_errors() {
     let source = Arc::new(Synthetic::speech(30));
     let collator = collator(&source, settings(4), 0, 1);
     let error = collator.collate(0, &mut [0; 100]).unwrap_err();
@@ -283,14 +283,14 @@ fn a_slab_too_small_and_a_foreign_source_are_refused() {
 }
 
 #[test]
-fn opening_at_step_1_000_000_does_the_work_of_opening_at_step_0() {
-    // Work is counted, not timed: lengths looked at, arrays read.
+fn opening_at_step_1_000_000_costs_the_same_as_at_step_0() {
+    // Work is counted, not timed: lengths queried, arrays read.
     let lengths = vec![Length { frames: 20, tokens: 6 }; 200];
     let work = |step: u64| {
         let source = Arc::new(Synthetic::new(lengths.clone(), 3));
         let collator = collator(&source, settings(8), 0, 1);
         collate(&collator, step, 0);
-        (source.lengths_asked.load(Relaxed), source.reads.load(Relaxed))
+        (source.length_queries.load(Relaxed), source.reads.load(Relaxed))
     };
     let (asked, read) = work(0);
     assert_eq!(read, 8 * 3);
@@ -314,7 +314,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn used_bytes_are_what_the_lengths_say(count in 1usize..60, rows in 1u32..9, step in 0u64..1000) {
+    fn used_bytes_match_the_lengths(count in 1usize..60, rows in 1u32..9, step in 0u64..1000) {
         let source = Arc::new(Synthetic::speech(count));
         let collator = collator(&source, settings(rows), 0, 1);
         let (info, bytes) = collate(&collator, step, 0x33);
@@ -325,12 +325,12 @@ proptest! {
 }
 
 #[test]
-fn a_plan_of_a_million_records_is_made_of_few_numbers() {
+fn a_plan_of_a_million_records_queries_only_lengths() {
     let lengths = (0..1_000_000u32).map(|i| Length { frames: 50 + i % 800, tokens: 5 + i % 190 });
     let source = Synthetic::unread(lengths.collect(), 1000);
     let plan = Plan::new(&source, 0..1_000_000, Settings::default()).unwrap();
     assert_eq!(plan.records(), 1_000_000);
-    // Two looks at each record's two lengths at most: nothing else is asked of the source.
-    assert!(source.lengths_asked.load(Relaxed) <= 4_000_000);
+    // At most two queries of each record's two lengths; nothing else is read from the source.
+    assert!(source.length_queries.load(Relaxed) <= 4_000_000);
     assert_eq!(source.reads.load(Relaxed), 0);
 }

@@ -1,4 +1,4 @@
-//! The cache: the same bytes whatever happens, every damage seen, nothing good lost.
+//! The cache: the same bytes whatever happens, all damage detected, no valid record lost.
 
 mod cache_damage;
 mod cache_disk;

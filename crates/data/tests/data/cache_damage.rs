@@ -1,10 +1,10 @@
-//! Damage is seen: every bit and every length of what the store is read by, and any bit of the rest.
+//! Damage is detected: every bit and every length of index, seals and headers, and any bit of the rest.
 
 use std::path::Path;
 
 use myxtts_data::cache::fingerprint::Hash;
 use myxtts_data::cache::index::{self, Index, IndexBuilder, IndexEntry};
-use myxtts_data::cache::names::{place, shard_of};
+use myxtts_data::cache::names::{shard_of, sort_key};
 use myxtts_data::cache::seal::{self, StoredColumn};
 use myxtts_data::cache::{FindingKind, Store, repair, verify};
 use myxtts_data::problem::ProblemKind;
@@ -17,7 +17,7 @@ use super::cache_fixture::{
     Synthetic, assert_same, corpus, files_ending, options, prepared, scratch, snapshot,
 };
 
-/// A file's bytes with every single bit flipped in turn, cut at every length, and one byte too long.
+/// Passes a file's bytes with every single bit flipped in turn, truncated to every length, and one byte too long.
 fn every_damage(bytes: &[u8], mut seen: impl FnMut(&[u8], &str)) {
     let mut work = bytes.to_vec();
     for bit in 0..bytes.len() * 8 {
@@ -33,7 +33,7 @@ fn every_damage(bytes: &[u8], mut seen: impl FnMut(&[u8], &str)) {
 }
 
 #[test]
-fn every_bit_and_every_length_of_index_and_seal_counts() {
+fn every_bit_and_every_length_of_index_and_seal_is_checked() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 14), root.path().join("cache"));
     prepared(&dir, &utterances);
@@ -48,7 +48,7 @@ fn every_bit_and_every_length_of_index_and_seal_counts() {
 }
 
 #[test]
-fn every_bit_of_an_array_header_counts_for_verify_and_for_readers() {
+fn every_bit_of_an_array_header_is_checked_by_verify_and_readers() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 6), root.path().join("cache"));
     prepared(&dir, &utterances);
@@ -67,14 +67,14 @@ fn every_bit_of_an_array_header_counts_for_verify_and_for_readers() {
     }
     for length in (0..bytes.len()).step_by(5) {
         std::fs::write(path, &bytes[..length]).unwrap();
-        assert!(!verify(&dir, None, 1, &Silent).unwrap().is_sound(), "cut to {length}");
+        assert!(!verify(&dir, None, 1, &Silent).unwrap().is_ok(), "cut to {length}");
         let error = Store::open(&dir).unwrap().read(0, 1, 0, &mut [0; 16]).unwrap_err();
         assert!(matches!(error, RecordError::Bad(p) if p.kind == ProblemKind::DamagedRecord));
     }
 }
 
-/// Damages a store in one way, sees it found, repaired at a small cost, and equal to a fresh one.
-fn damage_is_found_and_repaired(damage: impl Fn(&Path), kind: FindingKind, most_computed: u64) {
+/// Damages a store in one way and checks that this is found, repaired at a small cost, and equal to a fresh store.
+fn damage_is_found_and_repaired(damage: impl Fn(&Path), kind: FindingKind, max_computed: u64) {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 40), root.path().join("cache"));
     prepared(&dir, &utterances);
@@ -84,9 +84,9 @@ fn damage_is_found_and_repaired(damage: impl Fn(&Path), kind: FindingKind, most_
     let report = verify(&dir, corpus, 2, &Silent).unwrap();
     assert!(report.findings.iter().any(|finding| finding.kind == kind), "{:?}", report.findings);
     let fixed = repair(&dir, &utterances, &Synthetic::new(), &options(), &Silent).unwrap();
-    assert!(fixed.computed <= most_computed, "{} computed", fixed.computed);
+    assert!(fixed.computed <= max_computed, "{} computed", fixed.computed);
     assert_same(&dir, &wanted, "repaired");
-    assert!(verify(&dir, corpus, 2, &Silent).unwrap().is_sound());
+    assert!(verify(&dir, corpus, 2, &Silent).unwrap().is_ok());
 }
 
 fn flip(path: &Path, at: usize) {
@@ -140,8 +140,8 @@ fn a_broken_or_lost_index_costs_nothing() {
 }
 
 #[test]
-fn an_index_of_other_seals_is_found() {
-    // A whole and valid index, but that of a smaller corpus.
+fn an_index_of_other_seals_is_detected() {
+    // A valid index, but of a smaller corpus.
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 40), root.path().join("cache"));
     prepared(&dir, &utterances[..36]);
@@ -154,7 +154,7 @@ fn an_index_of_other_seals_is_found() {
 }
 
 #[test]
-fn what_an_interrupted_prepare_left_is_found_and_removed() {
+fn leftovers_of_an_interrupted_prepare_are_found_and_removed() {
     let leave = |dir: &Path| {
         std::fs::write(dir.join("shard-0001of0008.tokens.77-3.tmp"), "half").unwrap();
         std::fs::write(dir.join("shard-0001of0008-00000000.tokens.npy"), "whole").unwrap();
@@ -163,12 +163,12 @@ fn what_an_interrupted_prepare_left_is_found_and_removed() {
 }
 
 #[test]
-fn a_damaged_record_is_bad_data_to_its_reader_and_leaves_the_others_alone() {
+fn a_damaged_record_is_bad_data_and_does_not_affect_others() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 40), root.path().join("cache"));
     prepared(&dir, &utterances);
-    let place = &Store::open(&dir).unwrap().places(7)[2];
-    flip(&place.file, 128 + 2 * place.first_row as usize);
+    let location = &Store::open(&dir).unwrap().array_locations(7)[2];
+    flip(&location.file, 128 + 2 * location.first_row as usize);
     let store = Store::open(&dir).unwrap();
     let mut out = [0; 8];
     for record in 0..store.len() {
@@ -183,12 +183,12 @@ fn a_damaged_record_is_bad_data_to_its_reader_and_leaves_the_others_alone() {
     }
 }
 
-/// An index of its own, without shards, as measurements make them.
+/// An index without shards, as built for benchmarks.
 fn synthetic_index(records: usize, shards: u32) -> Vec<u8> {
     let columns = vec![StoredColumn::from(&TOKENS), StoredColumn::from(&WAVEFORM)];
     let mut builder = IndexBuilder::new(columns, [7; 32], shards);
     let mut ids: Vec<String> = (0..records).map(|n| format!("utterance {n}")).collect();
-    ids.sort_by(|a, b| place(a).cmp(&place(b)));
+    ids.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     let mut ids = ids.iter().peekable();
     for shard in 0..shards {
         builder.shard(&Hash::default(), 0);
@@ -216,7 +216,7 @@ fn an_index_built_by_hand_finds_its_records() {
 }
 
 #[test]
-fn ten_thousand_random_bits_of_a_large_index_count() {
+fn ten_thousand_random_bits_of_a_large_index_are_checked() {
     let mut bytes = synthetic_index(20_000, 64);
     let seed = Seed::new(2).derive("bits");
     for n in 0..10_000 {
@@ -227,8 +227,8 @@ fn ten_thousand_random_bits_of_a_large_index_count() {
     }
 }
 
-/// Everything a reader may ask of an index that was let through.
-fn ask_everything(index: &Index) {
+/// Calls everything a reader may call on an index that was accepted.
+fn query_everything(index: &Index) {
     for shard in 0..index.shards() {
         index.shard(shard);
     }
@@ -246,16 +246,16 @@ fn ask_everything(index: &Index) {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_parsers_panic(tail in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_do_not_panic(tail in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = index::parse(&tail);
         let _ = seal::parse(&tail);
         let _ = Index::from_unchecked([&b"MYXTINDX\x01\0\0\0"[..], &tail].concat());
         let _ = seal::parse_content(&[&b"MYXTSEAL\x01\0\0\0"[..], &tail].concat());
     }
 
-    /// Behind the checksums too: a file made by hand may lie about anything.
+    /// Behind the checksums too: a hand-made file may contain anything.
     #[test]
-    fn no_lie_behind_a_checksum_makes_a_reader_panic(
+    fn wrong_content_behind_a_valid_checksum_does_not_panic(
         lies in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = synthetic_index(20, 2);
@@ -264,14 +264,14 @@ proptest! {
             bytes[at] = *value;
         }
         if let Ok(index) = Index::from_unchecked(bytes) {
-            ask_everything(&index);
+            query_everything(&index);
         }
     }
 }
 
-/// The system sends SIGBUS to whoever reads a mapped file that was cut short since.
+/// The system sends SIGBUS to a process that reads a mapped file beyond a truncation.
 #[test]
-fn a_cache_file_that_was_cut_short_under_its_reader_ended_the_program() {
+fn a_cache_file_truncated_while_mapped_ended_the_program() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 12), root.path().join("cache"));
     prepared(&dir, &utterances);
@@ -292,13 +292,16 @@ fn a_cache_file_that_was_cut_short_under_its_reader_ended_the_program() {
     for ((record, column), before) in all().zip(&before) {
         match read(record, column) {
             Ok(bytes) => {
-                assert!(bytes.is_empty() && before.is_empty(), "record {record} has bytes that are not there")
+                assert!(
+                    bytes.is_empty() && before.is_empty(),
+                    "record {record} has bytes beyond the end of its file"
+                )
             }
             Err(RecordError::Bad(problem)) => {
                 assert_eq!(problem.kind, ProblemKind::DamagedRecord);
                 assert_eq!(problem.id, Some(store.id(record)));
                 assert!(
-                    problem.detail.contains("cut short") && problem.detail.contains(".npy"),
+                    problem.detail.contains("truncated") && problem.detail.contains(".npy"),
                     "{}",
                     problem.detail
                 );
@@ -308,7 +311,7 @@ fn a_cache_file_that_was_cut_short_under_its_reader_ended_the_program() {
         }
     }
     assert!(bad > store.len(), "{bad} of {}", store.len());
-    // Written again, it can be opened again.
+    // Once restored, it can be opened again.
     files.iter().zip(&kept).for_each(|(file, bytes)| std::fs::write(file, bytes).unwrap());
     let again = Store::open(&dir).unwrap();
     let mut out = vec![0; again.rows(0, 0) as usize * again.columns()[0].row_bytes()];

@@ -1,4 +1,4 @@
-//! A full or failing disk is a message: nothing good is damaged, and a rerun gives the same bytes.
+//! A full or failing disk is an error message: no valid file is damaged, and a rerun gives the same bytes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn prepare_on(disk: &FaultyDisk, dir: &Path, utterances: &[Utterance]) -> Result
     prepare(dir, utterances, &Synthetic::new(), &options, &Silent)
 }
 
-/// Every record can be read.
+/// Checks that every record can be read.
 fn assert_usable(dir: &Path, records: usize, when: &str) {
     let store = Store::open(dir).unwrap();
     assert_eq!(store.len(), records, "{when}");
@@ -30,7 +30,7 @@ fn assert_usable(dir: &Path, records: usize, when: &str) {
 }
 
 #[test]
-fn whichever_step_fails_the_rerun_is_identical() {
+fn whichever_operation_fails_the_rerun_is_identical() {
     let root = scratch();
     let (utterances, wanted) = (corpus(&root.path().join("corpus"), 24), root.path().join("wanted"));
     let counting = FaultyDisk::new(FaultPlan::none());
@@ -55,12 +55,12 @@ fn whichever_step_fails_the_rerun_is_identical() {
 }
 
 #[test]
-fn every_kth_step_failing_comes_to_an_end_by_repetition() {
+fn with_every_kth_operation_failing_repetition_finishes() {
     let root = scratch();
     let (utterances, wanted) = (corpus(&root.path().join("corpus"), 40), root.path().join("wanted"));
     prepared(&wanted, &utterances);
     let wanted = snapshot(&wanted);
-    // A shard takes 25 steps: whatever is left over after one is progress that must not be lost.
+    // A shard takes 25 operations: what is left over after one is progress that must not be lost.
     for k in [40, 55, 97] {
         let dir = root.path().join(format!("{k}"));
         let disk = FaultyDisk::new(FaultPlan::every(k, Effect::NoSpace));
@@ -83,10 +83,10 @@ fn short_writes_change_nothing() {
     }
 }
 
-/// An update that fails leaves the old store whole: at every step either the old index with all of
-/// its records or the new one with all of its.
+/// An update that fails leaves a complete store: after every operation there is either the old index with all of its records
+/// or the new one with all of its.
 #[test]
-fn whichever_step_of_an_update_fails_the_store_stays_usable() {
+fn whichever_operation_of_an_update_fails_the_store_stays_usable() {
     let root = scratch();
     let folder = root.path().join("corpus");
     let (old, mut new) = (corpus(&folder, 24), corpus(&folder, 30));
@@ -117,5 +117,5 @@ fn whichever_step_of_an_update_fails_the_store_stays_usable() {
         prepared(&dir, &new);
         assert_same(&dir, &wanted, &when);
     }
-    assert!(verify(&dir, None, 1, &Silent).unwrap().is_sound());
+    assert!(verify(&dir, None, 1, &Silent).unwrap().is_ok());
 }

@@ -1,4 +1,4 @@
-//! A small corpus on disk, a featurizer that is quick and deterministic, and folders compared.
+//! A small corpus on disk, a fast deterministic featurizer, and comparison of folders.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use myxtts_data::utterance::{Origin, Utterance};
 use myxtts_run::durable::fault::{FaultPlan, FaultyDisk};
 use myxtts_run::progress::Silent;
 
-/// A folder for one test: in memory where the system has such a place, because what is tested here
-/// is processes that die and not disks, and thousands of small files are made and removed.
+/// A folder for one test: in memory if the system supports it, because the tests here are about dying processes and not
+/// about disks, and create and remove thousands of small files.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Not one of ours: a store must carry any column.
+/// Not a built-in column: a store must support any column.
 pub const SMALL_MEL: Column = Column { name: "small_mel", dtype: Dtype::F32, width: 4 };
 
-/// Arrays that follow from the text and the sound file: "FAIL" fails, "PANIC" panics, "ODD" has the
-/// wrong form, "MUTE" has no mel.
+/// Arrays that follow from the text and the audio file: "FAIL" fails, "PANIC" panics, "ODD" has the wrong shape, "MUTE" has
+/// no mel.
 pub struct Synthetic {
     pub version: u64,
     pub delay: Duration,
@@ -83,7 +83,7 @@ pub fn corpus(folder: &Path, count: usize) -> Vec<Utterance> {
     utterances
 }
 
-/// The same corpus without a hand laid on its files.
+/// The same corpus without writing its files.
 pub fn declared(folder: &Path, count: usize) -> Vec<Utterance> {
     let declare = |n: usize| {
         let mark = match n % 40 {
@@ -108,7 +108,7 @@ pub fn utterance(id: &str, audio: PathBuf, text: &str, n: usize) -> Utterance {
     }
 }
 
-/// Small shards, room for the failures, and no waiting for the device.
+/// Small shards, a budget for the failures, and no waiting for the device.
 pub fn options() -> PrepareOptions {
     PrepareOptions {
         workers: 2,
@@ -145,7 +145,7 @@ pub fn assert_same(found: &Path, wanted: &BTreeMap<String, Vec<u8>>, when: &str)
     }
 }
 
-/// The files of a folder that end so, in order.
+/// The files of a folder whose names end with `end`, in order.
 pub fn files_ending(dir: &Path, end: &str) -> Vec<PathBuf> {
     let names = snapshot(dir).into_keys().filter(|name| name.ends_with(end));
     names.map(|name| dir.join(name)).collect()

@@ -1,7 +1,7 @@
-//! `kill -9` at any moment: the final bytes are those of an undisturbed run.
+//! `kill -9` at any moment: the final bytes are those of an uninterrupted run.
 //!
-//! The test binary starts itself as the child that is killed. `MYXTTS_KILLS=1000` raises the number
-//! of kills from the 60 that every run makes.
+//! The test binary starts itself as the child that is killed. `MYXTTS_KILLS=1000` raises the number of kills from the
+//! default of 60.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ use super::cache_fixture::{
 
 const CHILD: &str = "MYXTTS_TEST_KILL_CHILD";
 
-/// What the child does: nothing, unless it is one. `root|utterances|delay in us|step to abort at`.
+/// Body of the child process; does nothing in the parent. `root|utterances|delay in us|step to abort at`.
 #[test]
 fn child() {
     let Ok(orders) = std::env::var(CHILD) else { return };
@@ -30,7 +30,7 @@ fn child() {
     let abort = orders.next().unwrap().parse().unwrap();
     let disk = Arc::new(FaultyDisk::new(FaultPlan::at(abort, Effect::Abort)));
     let featurizer = Synthetic { delay, ..Synthetic::new() };
-    // Only declared: a child that wrote the sound files would be killed in the middle of that, too.
+    // Only declared: a child that wrote the audio files could be killed while doing so.
     let utterances = declared(&root.join("corpus"), count);
     prepare(&root.join("cache"), &utterances, &featurizer, &PrepareOptions { disk, ..options() }, &Silent)
         .unwrap();
@@ -49,7 +49,7 @@ fn start(root: &Path, utterances: usize, delay: u64, abort: u64) -> std::process
 }
 
 #[test]
-fn random_kills_leave_the_bytes_of_an_undisturbed_run() {
+fn random_kills_leave_the_bytes_of_an_uninterrupted_run() {
     let kills: u64 = std::env::var("MYXTTS_KILLS").map_or(60, |n| n.parse().unwrap());
     let root = scratch();
     let utterances = corpus(&root.path().join("corpus"), 160);
@@ -63,7 +63,7 @@ fn random_kills_leave_the_bytes_of_an_undisturbed_run() {
     while killed < kills {
         let before = if dir.exists() { files_ending(&dir, ".seal").len() } else { 0 };
         let mut child = start(root.path(), utterances.len(), 800, 0);
-        // About the time the whole takes, so that some get to the end.
+        // About the duration of a whole run, so that some runs finish.
         std::thread::sleep(Duration::from_micros(seed.below(attempt, 90_000)));
         attempt += 1;
         child.kill().unwrap();
@@ -86,9 +86,9 @@ fn random_kills_leave_the_bytes_of_an_undisturbed_run() {
     assert_same(&dir, &wanted, "at the end");
 }
 
-/// The same at every step on the disk, one after the other: no moment is left to chance.
+/// The same at every disk operation in turn: no moment is left to chance.
 #[test]
-fn an_abort_at_any_step_leaves_the_bytes_of_an_undisturbed_run() {
+fn an_abort_at_any_step_leaves_the_bytes_of_an_uninterrupted_run() {
     let root = scratch();
     let utterances = corpus(&root.path().join("corpus"), 30);
     let undisturbed = root.path().join("undisturbed");
@@ -101,7 +101,7 @@ fn an_abort_at_any_step_leaves_the_bytes_of_an_undisturbed_run() {
         let dir = root.path().join("cache");
         let ended = start(root.path(), utterances.len(), 0, step).wait().unwrap();
         assert!(!ended.success(), "step {step} of {steps} was not reached");
-        // Whatever has a seal is whole.
+        // Every sealed shard is complete.
         let findings = verify(&dir, None, 2, &Silent).unwrap().findings;
         let expected = |kind| matches!(kind, FindingKind::Index | FindingKind::Leftover);
         assert!(findings.iter().all(|finding| expected(finding.kind)), "step {step}: {findings:?}");
@@ -111,7 +111,7 @@ fn an_abort_at_any_step_leaves_the_bytes_of_an_undisturbed_run() {
     }
 }
 
-/// Aborted updates: an old index stays readable with all that it names.
+/// Aborted updates: an old index stays readable with everything it names.
 #[test]
 fn an_abort_during_an_update_leaves_a_store_that_opens() {
     let root = scratch();

@@ -1,4 +1,5 @@
-//! A store made by several processes that share a folder, in parts that are merged: the bytes of one that made it alone.
+//! A store made by several processes that share a folder, in parts that are merged: its bytes equal those of a single
+//! process.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -44,7 +45,7 @@ fn refused(dir: &Path, utterances: &[Utterance]) -> (PartError, String) {
     (error, words)
 }
 
-/// Files with their bytes, those in the folders of parts too; lock files that are empty do not count.
+/// Files with their bytes, including those in part folders; empty lock files are not counted.
 fn snapshot_of_all(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
@@ -61,7 +62,8 @@ fn snapshot_of_all(dir: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// What the child does: nothing, unless it is one. `root|utterances|part, 0 to merge|parts|delay in us|step to abort at`.
+/// Body of the child process; does nothing in the parent. `root|utterances|part, 0 to merge|parts|delay in us|step to abort
+/// at`.
 #[test]
 fn child() {
     let Ok(orders) = std::env::var(CHILD) else { return };
@@ -122,15 +124,15 @@ fn parts_of_any_number_merge_to_the_bytes_of_one_machine() {
             [wanted.utterances, wanted.records, wanted.failed, wanted.shards, wanted.bytes],
             "{count}"
         );
-        // Known and finished: run again it computes nothing.
+        // Already finished: running it again computes nothing.
         assert_eq!(prepared_part(&dir, 1, count, &utterances).computed, 0);
         let report = merged(&dir, &utterances).unwrap();
         assert_same(&dir, &snapshot(&alone), &format!("{count} parts"));
         let all_kept = PrepareReport { computed: 0, shards_kept: wanted.shards, ..wanted.clone() };
         assert_eq!(report, all_kept, "{count}");
-        // A scheduler may ask twice.
+        // A scheduler may merge twice.
         assert_eq!(merged(&dir, &utterances).unwrap(), report);
-        assert!(verify(&dir, Some((&utterances, &Synthetic::new())), 2, &Silent).unwrap().is_sound());
+        assert!(verify(&dir, Some((&utterances, &Synthetic::new())), 2, &Silent).unwrap().is_ok());
         assert_eq!(prepared(&dir, &utterances).computed, 0);
     }
 }
@@ -147,7 +149,7 @@ fn four_parts_and_a_merge_under_random_kills_give_the_bytes_of_one_machine() {
     let kills: u32 = std::env::var("MYXTTS_KILLS").map_or(30, |n| n.parse().unwrap());
     let (mut killed, mut attempt, mut round) = (0, 0, 0);
     while killed < kills {
-        // All four at once, each killed again and again until it has come to its end, and then the merge in the same way.
+        // All four at once, each killed repeatedly until it finishes, and then the merge likewise.
         let mut left: Vec<u32> = vec![1, 2, 3, 4];
         while !left.is_empty() {
             let children: Vec<_> =
@@ -175,7 +177,7 @@ fn four_parts_and_a_merge_under_random_kills_give_the_bytes_of_one_machine() {
     println!("{killed} kills of {attempt} starts, {round} stores made");
 }
 
-/// No moment of a merge is left to chance.
+/// Every moment of a merge is covered.
 #[test]
 fn a_merge_aborted_at_any_step_is_finished_by_the_next() {
     let root = scratch();
@@ -210,7 +212,7 @@ fn a_merge_aborted_at_any_step_is_finished_by_the_next() {
 }
 
 #[test]
-fn a_part_that_is_missing_or_unfinished_is_named_with_the_command_that_makes_it() {
+fn a_missing_or_unfinished_part_is_reported_with_the_command_that_makes_it() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     let error = merged(&dir, &utterances).unwrap_err();
@@ -231,7 +233,7 @@ fn a_part_that_is_missing_or_unfinished_is_named_with_the_command_that_makes_it(
 }
 
 #[test]
-fn a_part_of_other_settings_or_another_corpus_is_named() {
+fn a_part_of_other_settings_or_another_corpus_is_reported() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     (1..=3).for_each(|number| drop(prepared_part(&dir, number, 3, &utterances)));
@@ -247,7 +249,7 @@ fn a_part_of_other_settings_or_another_corpus_is_named() {
         prepared_part(&dir, 2, 3, other);
         let (error, words) = refused(&dir, &utterances);
         assert!(matches!(error, PartError::OtherCorpus { .. }), "{words}");
-        let counts = format!("it knew {} utterances, the corpus has 60", other.len());
+        let counts = format!("it had {} utterances, this one has 60", other.len());
         assert!(words.contains("2/3") && words.contains(&counts), "{words}");
     }
     prepared_part(&dir, 2, 3, &utterances);
@@ -255,7 +257,7 @@ fn a_part_of_other_settings_or_another_corpus_is_named() {
 }
 
 #[test]
-fn parts_that_overlap_are_named() {
+fn overlapping_parts_are_reported() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     (1..=4).for_each(|number| drop(prepared_part(&dir, number, 4, &utterances)));
@@ -273,9 +275,9 @@ fn parts_that_overlap_are_named() {
     }
     let (error, words) = refused(&dir, &utterances);
     assert!(matches!(error, PartError::Overlapping { .. }), "{words}");
-    assert!(words.contains("part-0003of0004 holds shard 2/4") && words.contains("twice"), "{words}");
+    assert!(words.contains("part-0003of0004 holds shard 2/4") && words.contains("duplicated"), "{words}");
 
-    // And with a manifest that claims otherwise: the seals say what they are.
+    // And with a manifest that claims otherwise: the seals identify themselves.
     let manifest = dir.join("part-0003of0004/part.json");
     let text = std::fs::read_to_string(&manifest).unwrap().replace("\"part\": 2", "\"part\": 3");
     std::fs::write(&manifest, text).unwrap();
@@ -284,7 +286,7 @@ fn parts_that_overlap_are_named() {
 }
 
 #[test]
-fn a_part_that_was_cut_short_or_changed_is_named_and_made_again_by_its_own_command() {
+fn a_damaged_part_is_reported_and_repaired_by_its_own_command() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     let alone = root.path().join("alone");
@@ -316,16 +318,16 @@ fn a_part_that_was_cut_short_or_changed_is_named_and_made_again_by_its_own_comma
         }
         prepared_part(&dir, 2, 2, &utterances);
     }
-    // Quick: what only a checksum can show is left to who reads the record.
+    // Quick: what only a checksum can show is left to the reader of the record.
     let file = &files_ending(&folder, ".waveform.npy")[0];
     let whole = std::fs::read(file).unwrap();
     std::fs::write(file, flipped(&whole)).unwrap();
     merge(&dir, &utterances, &Synthetic::new(), (&options(), MergeOptions { quick: true }), &Silent).unwrap();
-    assert!(!verify(&dir, None, 1, &Silent).unwrap().is_sound());
+    assert!(!verify(&dir, None, 1, &Silent).unwrap().is_ok());
 }
 
 #[test]
-fn a_part_that_is_being_written_is_not_merged_and_not_written_by_two() {
+fn a_part_in_progress_is_not_merged_and_has_one_writer() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 40), root.path().join("cache"));
     (1..=2).for_each(|number| drop(prepared_part(&dir, number, 2, &utterances)));
@@ -337,7 +339,7 @@ fn a_part_that_is_being_written_is_not_merged_and_not_written_by_two() {
     ] {
         assert!(matches!(error, CacheError::Lock(_)) && error.to_string().contains(&process), "{error}");
     }
-    // Another part is nobody else's business.
+    // Other parts are not affected.
     prepared_part(&dir, 1, 2, &utterances);
     drop(held);
     merged(&dir, &utterances).unwrap();
@@ -347,7 +349,7 @@ fn a_part_that_is_being_written_is_not_merged_and_not_written_by_two() {
 fn the_failure_budget_is_that_of_the_whole_corpus() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 160), root.path().join("cache"));
-    // Eight of 160 fail, two or so in each quarter: no part alone is over four percent of all.
+    // Eight of 160 fail, about two in each quarter: no part alone exceeds four percent of all.
     let strict = PrepareOptions { failure_budget: 0.04, ..options() };
     let alone = prepare(&root.path().join("alone"), &utterances, &Synthetic::new(), &strict, &Silent);
     assert!(matches!(alone.unwrap_err(), CacheError::OverBudget { .. }));

@@ -1,4 +1,4 @@
-//! `prepare`: what is in the store, and that it is a pure function of the corpus.
+//! `prepare`: the content of the store, and that it is a pure function of the corpus.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,11 +20,11 @@ use super::cache_fixture::{
 use myxtts_data::cache::Featurizer;
 
 #[test]
-fn every_record_reads_back_and_every_failure_is_named() {
+fn every_record_round_trips_and_every_failure_is_reported() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 90), root.path().join("cache"));
     let report = prepared(&dir, &utterances);
-    // Three of each kind in forty: asked to fail, and the file missing.
+    // Three of each kind in forty: a planted failure, and a missing file.
     assert_eq!((report.records, report.failed, report.computed), (86, 4, 90));
     assert_eq!(report.problems.len(), 4);
     let missing = report.problems.iter().find(|p| p.id.as_deref() == Some("utt-0033")).unwrap();
@@ -52,7 +52,7 @@ fn every_record_reads_back_and_every_failure_is_named() {
             let mut out = vec![0; wanted.len() + 3 * column.row_bytes()];
             assert_eq!(store.read(record, at, 0, &mut out).unwrap(), rows);
             assert_eq!(&out[..wanted.len()], wanted);
-            // In pieces it is the same.
+            // Reading in pieces gives the same.
             let mut piece = vec![0; column.row_bytes()];
             for row in 0..rows {
                 assert_eq!(store.read(record, at, row, &mut piece).unwrap(), 1);
@@ -63,28 +63,28 @@ fn every_record_reads_back_and_every_failure_is_named() {
         }
     }
     assert_eq!(store.find("nobody"), None);
-    assert!(verify(&dir, Some((&utterances, &Synthetic::new())), 2, &Silent).unwrap().is_sound());
+    assert!(verify(&dir, Some((&utterances, &Synthetic::new())), 2, &Silent).unwrap().is_ok());
 }
 
 #[test]
-fn arrays_are_plain_numpy_files_at_the_places_the_store_names() {
+fn arrays_are_plain_numpy_files_at_the_reported_locations() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 20), root.path().join("cache"));
     prepared(&dir, &utterances);
     let store = Store::open(&dir).unwrap();
     for record in 0..store.len() {
-        for (at, place) in store.places(record).into_iter().enumerate() {
-            if place.rows == 0 {
+        for (at, location) in store.array_locations(record).into_iter().enumerate() {
+            if location.rows == 0 {
                 continue;
             }
-            let bytes = std::fs::read(&place.file).unwrap();
+            let bytes = std::fs::read(&location.file).unwrap();
             let header = npy::parse_header(&bytes).unwrap();
-            assert_eq!(header.descr, place.column.dtype.numpy());
-            assert_eq!(header.shape.len(), if place.column.width == 1 { 1 } else { 2 });
-            assert_eq!(bytes.len(), header.data_start + header.shape[0] * place.column.row_bytes());
-            let row = place.column.row_bytes();
-            let start = header.data_start + place.first_row as usize * row;
-            let mut out = vec![0; place.rows as usize * row];
+            assert_eq!(header.descr, location.column.dtype.numpy());
+            assert_eq!(header.shape.len(), if location.column.width == 1 { 1 } else { 2 });
+            assert_eq!(bytes.len(), header.data_start + header.shape[0] * location.column.row_bytes());
+            let row = location.column.row_bytes();
+            let start = header.data_start + location.first_row as usize * row;
+            let mut out = vec![0; location.rows as usize * row];
             store.read(record, at, 0, &mut out).unwrap();
             assert_eq!(out, bytes[start..start + out.len()]);
         }
@@ -127,12 +127,12 @@ fn a_second_prepare_computes_and_writes_nothing() {
     assert_eq!(times(), before);
     assert_eq!((second.computed, second.copied, second.shards_kept), (0, 0, first.shards));
     assert_eq!(second.fingerprint, first.fingerprint);
-    assert_eq!(second.problems, first.problems, "failures are remembered with where they were declared");
+    assert_eq!(second.problems, first.problems, "failures are stored with their origins");
 }
 
-/// Any change to the corpus: the updated store equals a fresh one, and only what changed is computed.
+/// For any change of the corpus, the updated store equals a fresh one, and only what changed is computed.
 #[test]
-fn every_change_leads_to_the_bytes_of_a_fresh_store_at_its_own_cost() {
+fn an_updated_store_has_the_bytes_of_a_fresh_one_and_computes_only_changes() {
     let root = scratch();
     let folder = root.path().join("corpus");
     let original = corpus(&folder, 60);
@@ -145,7 +145,7 @@ fn every_change_leads_to_the_bytes_of_a_fresh_store_at_its_own_cost() {
         ("a speaker", |all| all[6].speaker = "somebody else".into(), 1),
         ("a failure repaired", |all| all[13].text = "good now".into(), 1),
         ("lines moved", |all| all.iter_mut().for_each(|u| u.origin.line = Some(7)), 0),
-        // 64 utterances in shards of 8 are the most that 8 shards take.
+        // 64 utterances in shards of 8 are the most that 8 shards hold.
         (
             "twice as many shards",
             |all| {
@@ -175,7 +175,7 @@ fn every_change_leads_to_the_bytes_of_a_fresh_store_at_its_own_cost() {
 }
 
 #[test]
-fn one_more_utterance_touches_one_shard() {
+fn one_more_utterance_rewrites_one_shard() {
     let root = scratch();
     let (mut utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     prepared(&dir, &utterances);
@@ -189,7 +189,7 @@ fn one_more_utterance_touches_one_shard() {
 }
 
 #[test]
-fn another_recipe_makes_everything_anew() {
+fn another_recipe_rebuilds_everything() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 30), root.path().join("cache"));
     prepared(&dir, &utterances);
@@ -204,11 +204,11 @@ fn another_recipe_makes_everything_anew() {
 }
 
 #[test]
-fn a_changed_sound_file_is_seen_and_only_its_record_is_computed() {
+fn a_changed_audio_file_is_detected_and_only_its_record_is_computed() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     prepared(&dir, &utterances);
-    // The same length: only the content tells.
+    // The same length: only the content differs.
     let mut bytes = std::fs::read(&utterances[4].audio).unwrap();
     bytes[9] ^= 1;
     std::fs::write(&utterances[4].audio, bytes).unwrap();
@@ -225,7 +225,7 @@ fn a_changed_sound_file_is_seen_and_only_its_record_is_computed() {
 }
 
 #[test]
-fn a_panic_and_misshapen_arrays_are_problems_of_their_utterance() {
+fn a_panic_and_arrays_of_the_wrong_shape_are_problems_of_their_utterance() {
     let root = scratch();
     let (mut utterances, dir) = (corpus(&root.path().join("corpus"), 12), root.path().join("cache"));
     utterances[3].text = "PANIC".into();
@@ -242,7 +242,7 @@ fn a_panic_and_misshapen_arrays_are_problems_of_their_utterance() {
 }
 
 #[test]
-fn an_id_declared_twice_counts_once_and_is_named() {
+fn an_id_declared_twice_is_used_once_and_reported() {
     let root = scratch();
     let (mut utterances, dir) = (corpus(&root.path().join("corpus"), 10), root.path().join("cache"));
     let mut again = utterances[2].clone();
@@ -257,7 +257,7 @@ fn an_id_declared_twice_counts_once_and_is_named() {
 }
 
 #[test]
-fn past_the_budget_it_stops_with_names_and_goes_on_when_allowed() {
+fn over_the_budget_it_stops_with_a_report_and_resumes_with_a_larger_one() {
     let root = scratch();
     let (mut utterances, dir) = (corpus(&root.path().join("corpus"), 80), root.path().join("cache"));
     for utterance in utterances.iter_mut().skip(20) {
@@ -272,11 +272,11 @@ fn past_the_budget_it_stops_with_names_and_goes_on_when_allowed() {
     let seals = files_ending(&dir, ".seal").len() as u64;
     let lenient = PrepareOptions { failure_budget: 1.0, ..options() };
     let report = prepare(&dir, &utterances, &Synthetic::new(), &lenient, &Silent).unwrap();
-    assert_eq!(report.shards_kept, seals, "what was finished is kept");
+    assert_eq!(report.shards_kept, seals, "finished shards are kept");
 }
 
 #[test]
-fn two_cannot_write_one_store() {
+fn only_one_process_can_write_a_store() {
     let root = scratch();
     let utterances = corpus(&root.path().join("corpus"), 10);
     let _held = FolderLock::acquire(root.path()).unwrap();
@@ -286,14 +286,14 @@ fn two_cannot_write_one_store() {
 }
 
 #[test]
-fn asked_to_stop_it_stops_and_the_next_one_finishes() {
+fn a_stop_request_stops_it_and_the_next_run_finishes() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 50), root.path().join("cache"));
     let stopped = PrepareOptions { stop: Arc::new(AtomicBool::new(true)), ..options() };
     let error = prepare(&dir, &utterances, &Synthetic::new(), &stopped, &Silent).unwrap_err();
     assert_eq!(error.exit(), Exit::Stopped);
     prepared(&dir, &utterances);
-    assert!(verify(&dir, None, 1, &Silent).unwrap().is_sound());
+    assert!(verify(&dir, None, 1, &Silent).unwrap().is_ok());
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn a_reader_that_opened_before_a_rebuild_never_sees_other_data() {
         let mut out = vec![0; store.rows(record, 0) as usize * 4];
         store.read(record, 0, 0, &mut out).map(|_| out)
     };
-    // Of one shard something was read before, of another not.
+    // One shard was read before the rebuild, another was not.
     let (mapped, unmapped) = ("utt-0001", "utt-0002");
     assert_ne!(shard_of(mapped, 8), shard_of(unmapped, 8));
     let before = read(&store, mapped).unwrap();
@@ -317,12 +317,12 @@ fn a_reader_that_opened_before_a_rebuild_never_sees_other_data() {
     prepared(&dir, &utterances);
     assert_eq!(read(&store, mapped).unwrap(), before);
     let Err(RecordError::Bad(problem)) = read(&store, unmapped) else { panic!("other data") };
-    assert!(problem.detail.contains("opened again"), "{problem}");
+    assert!(problem.detail.contains("open it again"), "{problem}");
     assert_ne!(read(&Store::open(&dir).unwrap(), mapped).unwrap(), before);
 }
 
 #[test]
-fn files_of_other_people_are_left_alone() {
+fn unrelated_files_are_left_alone() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 20), root.path().join("cache"));
     prepared(&dir, &utterances);
@@ -341,5 +341,5 @@ fn an_empty_corpus_is_an_empty_store() {
     let root = scratch();
     prepared(root.path(), &[]);
     assert!(Store::open(root.path()).unwrap().is_empty());
-    assert!(verify(root.path(), Some((&[], &Synthetic::new())), 1, &Silent).unwrap().is_sound());
+    assert!(verify(root.path(), Some((&[], &Synthetic::new())), 1, &Silent).unwrap().is_ok());
 }

@@ -1,4 +1,4 @@
-//! Runtime mode: the same records as the store, computed on demand within a bound.
+//! Runtime mode: the same records as the store, computed on demand within a memory limit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,18 +50,18 @@ fn runtime_and_store_give_the_same_records_under_the_same_numbers() {
         }
     });
     let memory = runtime.memory();
-    assert!(memory.most <= 20_000 && memory.most > 10_000, "{memory:?}");
+    assert!(memory.peak <= 20_000 && memory.peak > 10_000, "{memory:?}");
 }
 
 #[test]
-fn an_array_is_computed_once_where_nothing_less_can_be() {
+fn an_array_is_computed_once_if_rows_cannot_be_computed_alone() {
     let root = scratch();
     let utterances = corpus(&root.path().join("corpus"), 10);
     let synthetic = Arc::new(Synthetic::new());
     let runtime =
         Runtime::open(&utterances, Arc::clone(&synthetic) as _, &RuntimeOptions::default(), &Silent).unwrap();
-    let asked = synthetic.computed.swap(0, Ordering::Relaxed);
-    assert_eq!(asked, 10, "measuring computes where nobody says how to do it with less");
+    let computed = synthetic.computed.swap(0, Ordering::Relaxed);
+    assert_eq!(computed, 10, "the default `measure` computes everything");
     for column in [0, 1, 2, 0, 1] {
         whole(&runtime, 4, column);
     }
@@ -97,7 +97,7 @@ fn more_failures_than_the_budget_and_a_stop_end_the_opening() {
 }
 
 #[test]
-fn the_identity_follows_the_content() {
+fn the_fingerprint_follows_the_content() {
     let root = scratch();
     let mut utterances = corpus(&root.path().join("corpus"), 6);
     let open = |utterances: &[_], version| {
@@ -110,7 +110,7 @@ fn the_identity_follows_the_content() {
     assert_eq!(open(&utterances, 1), first, "the order of declaration does not matter");
     let (sound, kept) = (&utterances[3].audio, std::fs::read(&utterances[3].audio).unwrap());
     std::fs::write(sound, [&kept[1..], &[7]].concat()).unwrap();
-    assert_ne!(open(&utterances, 1), first, "another sound of the same length");
+    assert_ne!(open(&utterances, 1), first, "other audio of the same length");
     std::fs::write(sound, kept).unwrap();
     utterances[0].text.push('x');
     assert_ne!(open(&utterances, 1), first);

@@ -1,4 +1,4 @@
-//! Several processes on one store at once: who has nothing to write is not kept out, and of those who have, one writes.
+//! Several processes on one store at once: those with nothing to write are not blocked, and of the others one writes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,33 +12,33 @@ use myxtts_run::progress::{Progress, Silent};
 
 use super::cache_fixture::{Synthetic, corpus, files_ending, options, prepared, scratch, snapshot};
 
-/// Does something when it is told something, and remembers what.
-struct Told<F: Fn() + Sync> {
+/// Runs `act` on every message and stores the messages.
+struct RecordingProgress<F: Fn() + Sync> {
     act: F,
-    words: Mutex<Vec<String>>,
+    messages: Mutex<Vec<String>>,
 }
 
-impl<F: Fn() + Sync> Told<F> {
+impl<F: Fn() + Sync> RecordingProgress<F> {
     fn new(act: F) -> Self {
-        Told { act, words: Mutex::default() }
+        RecordingProgress { act, messages: Mutex::default() }
     }
 
-    fn words(&self) -> Vec<String> {
-        self.words.lock().unwrap().clone()
+    fn messages(&self) -> Vec<String> {
+        self.messages.lock().unwrap().clone()
     }
 }
 
-impl<F: Fn() + Sync> Progress for Told<F> {
+impl<F: Fn() + Sync> Progress for RecordingProgress<F> {
     fn start(&self, _what: &str, _total: u64) {}
     fn advance(&self, _items: u64) {}
     fn say(&self, message: &str) {
-        self.words.lock().unwrap().push(message.to_owned());
+        self.messages.lock().unwrap().push(message.to_owned());
         (self.act)();
     }
     fn finish(&self) {}
 }
 
-fn ask(
+fn run(
     dir: &Path,
     utterances: &[Utterance],
     options: &PrepareOptions,
@@ -48,7 +48,7 @@ fn ask(
 }
 
 #[test]
-fn a_whole_store_is_opened_by_many_while_somebody_holds_its_lock() {
+fn a_current_store_is_opened_by_many_while_its_lock_is_held() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     let first = prepared(&dir, &utterances);
@@ -71,15 +71,15 @@ fn a_whole_store_is_opened_by_many_while_somebody_holds_its_lock() {
     assert!(snapshot(&dir) == before, "something was written");
 }
 
-/// Any of these is a reason to write, and so to need the lock.
+/// Each of these requires writing, and therefore the lock.
 #[test]
-fn a_store_that_is_not_current_is_still_one_writers() {
+fn a_store_that_is_not_current_has_one_writer() {
     let root = scratch();
     let folder = root.path().join("corpus");
     let (utterances, dir) = (corpus(&folder, 40), root.path().join("cache"));
     prepared(&dir, &utterances);
     let _held = FolderLock::acquire(&dir).unwrap();
-    ask(&dir, &utterances, &options(), &Silent).unwrap();
+    run(&dir, &utterances, &options(), &Silent).unwrap();
     let refused = |utterances: &[Utterance], featurizer: &Synthetic, what: &str| {
         let error = prepare(&dir, utterances, featurizer, &options(), &Silent).unwrap_err();
         assert!(matches!(error, CacheError::Lock(LockError::Held { .. })), "{what}: {error}");
@@ -94,13 +94,13 @@ fn a_store_that_is_not_current_is_still_one_writers() {
     std::fs::write(&utterances[4].audio, "another sound").unwrap();
     refused(&utterances, &Synthetic::new(), "a sound");
     std::fs::write(&utterances[4].audio, sound).unwrap();
-    ask(&dir, &utterances, &options(), &Silent).unwrap();
+    run(&dir, &utterances, &options(), &Silent).unwrap();
     std::fs::remove_file(&files_ending(&dir, ".tokens.npy")[0]).unwrap();
     refused(&utterances, &Synthetic::new(), "an array");
 }
 
 #[test]
-fn what_a_killed_writer_left_beside_a_whole_store_goes_with_the_next_who_can_have_the_lock() {
+fn leftovers_of_a_killed_writer_are_removed_by_the_next_lock_holder() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 30), root.path().join("cache"));
     prepared(&dir, &utterances);
@@ -108,39 +108,39 @@ fn what_a_killed_writer_left_beside_a_whole_store_goes_with_the_next_who_can_hav
     for left in ["index.bin.77-3.tmp", "shard-0000of0004-00000007.seal", "write.lock"] {
         std::fs::write(dir.join(left), "7777").unwrap();
         let held = FolderLock::acquire(&dir).unwrap();
-        ask(&dir, &utterances, &options(), &Silent).unwrap();
-        assert!(dir.join(left).exists(), "{left} is not ours to remove while another writes");
+        run(&dir, &utterances, &options(), &Silent).unwrap();
+        assert!(dir.join(left).exists(), "{left} must not be removed while another process writes");
         drop(held);
-        // Again, since the lock file is emptied by who lets go of it, and not by who is killed.
+        // Written again, since a lock file is emptied when the lock is released, but not when its owner is killed.
         std::fs::write(dir.join(left), "7777").unwrap();
-        ask(&dir, &utterances, &options(), &Silent).unwrap();
+        run(&dir, &utterances, &options(), &Silent).unwrap();
         assert!(snapshot(&dir) == before, "{left}");
     }
 }
 
 #[test]
-fn who_would_write_waits_for_the_one_who_does() {
+fn a_second_writer_waits_for_the_first() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 20), root.path().join("cache"));
     std::fs::create_dir(&dir).unwrap();
     let held = Mutex::new(Some(FolderLock::acquire(&dir).unwrap()));
     let waiting = PrepareOptions { wait: true, ..options() };
-    let told = Told::new(|| drop(held.lock().unwrap().take()));
-    assert_eq!(ask(&dir, &utterances, &waiting, &told).unwrap().computed, 20);
-    let [words] = &told.words()[..] else { panic!("{:?}", told.words()) };
-    assert!(words.contains("waiting") && words.contains(&std::process::id().to_string()), "{words}");
+    let progress = RecordingProgress::new(|| drop(held.lock().unwrap().take()));
+    assert_eq!(run(&dir, &utterances, &waiting, &progress).unwrap().computed, 20);
+    let [message] = &progress.messages()[..] else { panic!("{:?}", progress.messages()) };
+    assert!(message.contains("waiting") && message.contains(&std::process::id().to_string()), "{message}");
 
-    // A stop ends that, too.
+    // A stop request ends the wait too.
     let stop = Arc::new(AtomicBool::new(false));
     let waiting = PrepareOptions { wait: true, stop: stop.clone(), ..options() };
     let _held = FolderLock::acquire(&dir).unwrap();
-    let told = Told::new(|| stop.store(true, Ordering::Relaxed));
-    let error = ask(&dir, &utterances[..10], &waiting, &told).unwrap_err();
+    let progress = RecordingProgress::new(|| stop.store(true, Ordering::Relaxed));
+    let error = run(&dir, &utterances[..10], &waiting, &progress).unwrap_err();
     assert!(matches!(error, CacheError::Stopped), "{error}");
 }
 
 #[test]
-fn of_several_started_together_each_has_the_store_and_no_record_is_made_twice() {
+fn concurrent_processes_share_the_store_and_compute_no_record_twice() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     let waiting = PrepareOptions { wait: true, ..options() };
@@ -151,5 +151,5 @@ fn of_several_started_together_each_has_the_store_and_no_record_is_made_twice() 
     });
     assert_eq!(reports.iter().map(|report| report.computed).sum::<u64>(), 60);
     assert!(reports.iter().all(|report| report.fingerprint == reports[0].fingerprint));
-    assert!(verify(&dir, None, 1, &Silent).unwrap().is_sound());
+    assert!(verify(&dir, None, 1, &Silent).unwrap().is_ok());
 }

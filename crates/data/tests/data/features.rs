@@ -1,4 +1,4 @@
-//! From a demo corpus to records: the cache and runtime mode must agree, and both must do what they say.
+//! From a demo corpus to records: the cache and runtime mode must agree, and settings must have their effect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use myxtts_data::audio::{self, Clip, Resampler, wav};
 use myxtts_data::batch::{Collator, Plan, Rows, Settings};
 use myxtts_data::cache::{self, Featurizer, PrepareOptions, Runtime, RuntimeOptions, Store};
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
-use myxtts_data::features::{Extractor, LISTENING_RATE, Recipe, SPEAKING_RATE};
+use myxtts_data::features::{Extractor, INPUT_SAMPLE_RATE, OUTPUT_SAMPLE_RATE, Recipe};
 use myxtts_data::record::{COLUMNS, RecordSource};
 use myxtts_data::tokenizer::{Tokenizer, TrainOptions, train};
 use myxtts_data::utterance::Utterance;
@@ -32,14 +32,14 @@ fn everything() -> Recipe {
     Recipe { columns: COLUMNS.to_vec(), ..Recipe::default() }
 }
 
-/// The demo corpus as its files are, with clips that have to be decoded whole and clips that cannot be used.
+/// The demo corpus, with some clips that have to be decoded whole and some that cannot be used.
 fn odd_corpus(folder: &std::path::Path) -> Corpus {
     let mut corpus = corpus(folder);
     let rewrite = |utterance: &Utterance, change: &dyn Fn(Clip) -> Vec<u8>| {
         let clip = audio::decode(&utterance.audio).unwrap().clip;
         std::fs::write(&utterance.audio, change(clip)).unwrap();
     };
-    // Whatever rate the demo speaks at: some at the rate that is listened at, some at others.
+    // Whatever the demo's sample rate: some clips at the input rate, some at others.
     for (n, utterance) in corpus.utterances.iter_mut().enumerate() {
         let rate = [22_050, 22_050, 44_100, 16_000][n % 4];
         rewrite(utterance, &|clip| {
@@ -51,7 +51,7 @@ fn odd_corpus(folder: &std::path::Path) -> Corpus {
 }
 
 #[test]
-fn the_cache_and_runtime_mode_hold_the_same_records() {
+fn the_cache_and_runtime_mode_give_the_same_records() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = odd_corpus(&folder.path().join("demo"));
     for (n, loudness_lufs) in [None, Some(-20.0)].into_iter().enumerate() {
@@ -61,12 +61,12 @@ fn the_cache_and_runtime_mode_hold_the_same_records() {
         let options = PrepareOptions { workers: 2, failure_budget: 0.2, ..PrepareOptions::default() };
         let prepared = cache::prepare(&dir, &corpus.utterances, &*extractor, &options, &Silent).unwrap();
         let store = Store::open(&dir).unwrap();
-        // Read in pieces; and then with everything kept in memory.
+        // First read in pieces, then with everything kept in memory.
         let memory_bytes = if n == 0 { 0 } else { 1 << 30 };
         let options = RuntimeOptions { failure_budget: 0.2, memory_bytes, ..RuntimeOptions::default() };
         let runtime = Runtime::open(&corpus.utterances, extractor.clone(), &options, &Silent).unwrap();
         assert_eq!(runtime.keeps_all(), n > 0);
-        assert_eq!((store.len(), runtime.len(), runtime.in_pieces()), (7, 7, 3));
+        assert_eq!((store.len(), runtime.len(), runtime.piecewise_records()), (7, 7, 3));
         assert_eq!(runtime.problems(), prepared.problems);
         for record in 0..store.len() {
             assert_eq!(store.id(record), runtime.id(record));
@@ -74,7 +74,7 @@ fn the_cache_and_runtime_mode_hold_the_same_records() {
                 let rows = store.rows(record, at);
                 assert!(rows > 0);
                 assert_eq!(rows, runtime.rows(record, at), "{} of {}", column.name, store.id(record));
-                // All of it, its beginning, a piece from inside, its end, and what is not there.
+                // All rows, the beginning, a piece from the middle, the end, and rows past the end.
                 for (first, count) in [(0, rows + 3), (0, 1), (rows / 3, 5), (rows - 2, 9), (rows, 4)] {
                     let read = |source: &dyn RecordSource| {
                         let mut out = vec![0xAA; count as usize * column.row_bytes()];
@@ -133,13 +133,13 @@ fn a_file_that_changed_after_opening_is_bad_data() {
         let record = (0..runtime.len()).find(|&record| runtime.id(record) == utterance.id).unwrap();
         let read = |column: usize| runtime.read(record, column, 0, &mut [0; 640]);
         assert_eq!(read(2).unwrap(), 2);
-        // Half of its samples, in a file that is whole.
+        // Half of its samples in a valid file.
         let half = 44 + (bytes.len() - 44) / 4 * 2;
         let mut changed = bytes[..half].to_vec();
         changed[4..8].copy_from_slice(&((half - 8) as u32).to_le_bytes());
         changed[40..44].copy_from_slice(&((half - 44) as u32).to_le_bytes());
         std::fs::write(&utterance.audio, changed).unwrap();
-        // Another array of it: the first may be kept.
+        // Reads another array, because the first may be cached.
         let error = read(1).unwrap_err().to_string();
         assert!(error.contains(&utterance.id) && error.contains("changed"), "{memory_bytes}: {error}");
     }
@@ -179,7 +179,7 @@ fn the_order_does_not_depend_on_shards_workers_or_the_order_of_metadata() {
 }
 
 #[test]
-fn the_arrays_of_a_record_are_of_one_length_in_time() {
+fn the_arrays_of_a_record_cover_the_same_time() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = corpus(&folder.path().join("demo"));
     let extractor = Extractor::new(everything(), tokenizer(&corpus));
@@ -192,14 +192,14 @@ fn the_arrays_of_a_record_are_of_one_length_in_time() {
             .zip(&features.arrays)
             .map(|(column, array)| array.len() / column.row_bytes())
             .collect();
-        let samples = (features.seconds * LISTENING_RATE as f32).round() as usize;
+        let samples = (features.seconds * INPUT_SAMPLE_RATE as f32).round() as usize;
         assert_eq!(rows[1], 1 + samples / 256);
         assert_eq!(rows[2], rows[1]);
-        let at_16k = samples * 16_000 / LISTENING_RATE as usize;
+        let at_16k = samples * 16_000 / INPUT_SAMPLE_RATE as usize;
         assert!(rows[3].abs_diff(1 + at_16k / 160) <= 1);
-        let at_24k = samples * SPEAKING_RATE as usize / LISTENING_RATE as usize;
+        let at_24k = samples * OUTPUT_SAMPLE_RATE as usize / INPUT_SAMPLE_RATE as usize;
         assert!(rows[4].abs_diff(at_24k) <= 2, "{} and {at_24k}", rows[4]);
-        // The demo's clips begin and end with silence, so trimming must have found some.
+        // The demo's clips begin and end with silence, so trimming must have removed some.
         assert!(whole.compute(utterance, &bytes).unwrap().seconds > features.seconds + 0.05);
     }
 }
@@ -231,7 +231,7 @@ fn every_setting_of_the_recipe_changes_the_fingerprint() {
 }
 
 #[test]
-fn clips_outside_the_limits_are_refused_with_the_limit() {
+fn clips_outside_the_limits_are_rejected_with_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = corpus(&folder.path().join("demo"));
     let utterance = &corpus.utterances[0];
@@ -239,14 +239,14 @@ fn clips_outside_the_limits_are_refused_with_the_limit() {
     let refused = |recipe: Recipe| {
         Extractor::new(recipe, tokenizer(&corpus)).compute(utterance, &bytes).unwrap_err().to_string()
     };
-    assert!(refused(Recipe { min_seconds: 60.0, ..Recipe::default() }).contains("60.00 s is the least"));
-    assert!(refused(Recipe { max_mel_frames: 20, ..Recipe::default() }).contains("20 is the most"));
-    assert!(refused(Recipe { max_text_tokens: 2, ..Recipe::default() }).contains("2 is the most"));
+    assert!(refused(Recipe { min_seconds: 60.0, ..Recipe::default() }).contains("the minimum is 60.00 s"));
+    assert!(refused(Recipe { max_mel_frames: 20, ..Recipe::default() }).contains("the maximum is 20"));
+    assert!(refused(Recipe { max_text_tokens: 2, ..Recipe::default() }).contains("the maximum is 2"));
 }
 
 #[test]
-fn the_words_of_the_configuration_are_those_of_this_crate() {
-    // Detection tries layouts in an order of its own; the words are what must agree.
+fn the_names_in_the_configuration_are_those_of_this_crate() {
+    // Detection tries layouts in its own order; only the names must agree.
     let formats: BTreeSet<&str> = dataset::Format::ALL.iter().map(|format| format.name()).collect();
     assert_eq!(keys::FORMATS[0], "auto");
     assert_eq!(keys::FORMATS[1..].iter().copied().collect::<BTreeSet<_>>(), formats);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use myxtts_data::record::{
-    Column, DVAE_MEL, JoinError, Joined, Joining, RecordError, RecordSource, Shared, TOKENS,
+    Column, DVAE_MEL, JoinError, JoinInput, Joined, RecordError, RecordSource, SharedSpeakers, TOKENS,
 };
 
-/// So many records of each of these speakers; the first byte of every array is the record's number.
+/// `each` records of each of these speakers; the first byte of every array is the record's number.
 struct Few {
     speakers: Vec<String>,
     languages: Vec<String>,
@@ -53,8 +53,8 @@ impl RecordSource for Few {
     }
 }
 
-fn joining(source: Arc<Few>, label: Option<&str>, shared: Shared) -> Joining {
-    Joining { source, label: label.map(str::to_owned), shared }
+fn input(source: Arc<Few>, label: Option<&str>, shared: SharedSpeakers) -> JoinInput {
+    JoinInput { source, label: label.map(str::to_owned), shared }
 }
 
 fn names(joined: &Joined) -> Vec<String> {
@@ -62,14 +62,14 @@ fn names(joined: &Joined) -> Vec<String> {
 }
 
 #[test]
-fn records_come_one_source_after_the_other_under_ids_of_their_own() {
+fn records_follow_source_order_with_prefixed_ids() {
     let none = few(&[], "en", 1);
     let parts = [few(&["ann", "bob"], "en", 2), none, few(&["eve"], "fa", 3)];
     let joined = Joined::new(
         ["a", "empty", "b"]
             .into_iter()
             .zip(parts)
-            .map(|(label, part)| joining(part, Some(label), Shared::Only(None)))
+            .map(|(label, part)| input(part, Some(label), SharedSpeakers::Only(None)))
             .collect(),
     )
     .unwrap();
@@ -88,16 +88,16 @@ fn records_come_one_source_after_the_other_under_ids_of_their_own() {
 }
 
 #[test]
-fn the_same_name_in_two_corpora_is_two_people_unless_the_user_says_one() {
-    let join = |shared: Shared| {
+fn equal_speaker_names_are_two_people_unless_shared() {
+    let join = |shared: SharedSpeakers| {
         let [a, b] =
             [&["default", "ann"][..], &["default", "bob"][..]].map(|speakers| few(speakers, "en", 1));
-        Joined::new(vec![joining(a, Some("a"), shared.clone()), joining(b, Some("b"), shared)]).unwrap()
+        Joined::new(vec![input(a, Some("a"), shared.clone()), input(b, Some("b"), shared)]).unwrap()
     };
-    let apart = join(Shared::Only(None));
+    let apart = join(SharedSpeakers::Only(None));
     assert_eq!(names(&apart), ["default", "ann", "default (b)", "bob"]);
     assert_eq!(apart.renamed(), [("default".to_owned(), "default (b)".to_owned())]);
-    for shared in [Shared::Names, Shared::Only(Some("default".to_owned()))] {
+    for shared in [SharedSpeakers::Names, SharedSpeakers::Only(Some("default".to_owned()))] {
         let together = join(shared);
         assert_eq!(names(&together), ["default", "ann", "default", "bob"]);
         assert!(together.renamed().is_empty());
@@ -105,10 +105,13 @@ fn the_same_name_in_two_corpora_is_two_people_unless_the_user_says_one() {
 }
 
 #[test]
-fn the_first_source_keeps_its_numbers_and_the_identity_is_that_of_all() {
+fn the_first_source_keeps_its_numbers_and_the_fingerprint_covers_all() {
     let first = || few(&["ann", "bob"], "en", 2);
     let with = |other: Arc<Few>, label: &str| {
-        let parts = vec![joining(first(), None, Shared::Names), joining(other, Some(label), Shared::Names)];
+        let parts = vec![
+            input(first(), None, SharedSpeakers::Names),
+            input(other, Some(label), SharedSpeakers::Names),
+        ];
         Joined::new(parts).unwrap()
     };
     let joined = with(few(&["bob"], "en", 2), "val");
@@ -123,11 +126,11 @@ fn the_first_source_keeps_its_numbers_and_the_identity_is_that_of_all() {
 }
 
 #[test]
-fn sources_of_other_columns_are_refused() {
+fn sources_with_other_columns_are_errors() {
     let other = Few { speakers: vec![], languages: vec![], each: 1, columns: vec![DVAE_MEL] };
     let parts = vec![
-        joining(few(&["ann"], "en", 1), None, Shared::Names),
-        joining(Arc::new(other), Some("b"), Shared::Names),
+        input(few(&["ann"], "en", 1), None, SharedSpeakers::Names),
+        input(Arc::new(other), Some("b"), SharedSpeakers::Names),
     ];
     assert!(matches!(Joined::new(parts), Err(JoinError::Columns { label, .. }) if label == "b"));
     assert!(matches!(Joined::new(Vec::new()), Err(JoinError::Nothing)));

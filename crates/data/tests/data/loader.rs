@@ -1,4 +1,4 @@
-//! The loader: the same batches whatever the threads do, and an end to everything that can go wrong.
+//! The loader: the same batches whatever the threads do, and every failure ends with an error.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -19,18 +19,18 @@ use crate::order::{plan_of, settings};
 use crate::restores::{Resumable, restores_everywhere};
 use crate::synthetic::{Synthetic, speech_lengths};
 
-/// Runs `test` on a thread of its own and fails, rather than hangs, when it does not end.
-fn ends<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs `test` on its own thread and fails instead of hanging if it does not end.
+fn finishes<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let _ = done.send(test());
     });
     match wait.recv_timeout(Duration::from_secs(120)) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
         Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
             Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => unreachable!("it sends before it ends"),
+            Ok(()) => unreachable!("it sends before it finishes"),
         },
     }
 }
@@ -42,7 +42,7 @@ fn start(
     options: Options,
     slabs: usize,
 ) -> Loader<HostSlab> {
-    // What locks up is to fail within this test's patience.
+    // A deadlock must show within this test's timeout.
     let options = Options { stall: options.stall.min(Duration::from_secs(20)), ..options };
     let bytes = plan.slab_bytes(options.ranks).unwrap();
     Loader::start(source.clone(), plan.clone(), from, options, HostSlab::pool(slabs, bytes)).unwrap()
@@ -53,10 +53,10 @@ fn planned(source: Synthetic, settings: Settings) -> (Arc<Synthetic>, Arc<Plan>)
     (Arc::new(source), plan)
 }
 
-/// A batch as bytes of its rows.
-type Seen = (u64, Vec<Vec<u8>>);
+/// Step and rows of a batch, as bytes.
+type StepBytes = (u64, Vec<Vec<u8>>);
 
-fn seen(batch: &mut Batch<HostSlab>) -> Seen {
+fn step_bytes(batch: &mut Batch<HostSlab>) -> StepBytes {
     let info = batch.info().clone();
     (info.step, rows(&info, batch.bytes()))
 }
@@ -70,12 +70,12 @@ fn eighteen_settings_give_one_order() {
             for ranks in [1u32, 2] {
                 let shards = [1, 7][(workers + depth) % 2];
                 let mut source = Synthetic::sharded(speech_lengths(70), 3, shards);
-                source = source.with(|trouble| {
-                    trouble.jitter = true;
-                    trouble.bad.extend([5, 40]);
+                source = source.with(|faults| {
+                    faults.jitter = true;
+                    faults.bad.extend([5, 40]);
                 });
                 let (source, plan) = planned(source, settings.clone());
-                let hash = ends(move || {
+                let hash = finishes(move || {
                     let until = plan.epoch_start(2) + 3;
                     let mut loaders: Vec<_> = (0..ranks)
                         .map(|rank| {
@@ -93,7 +93,7 @@ fn eighteen_settings_give_one_order() {
                     let mut hasher = blake3::Hasher::new();
                     for step in 0..until {
                         for loader in &mut loaders {
-                            let (made, rows) = seen(&mut loader.next().unwrap().unwrap());
+                            let (made, rows) = step_bytes(&mut loader.next().unwrap().unwrap());
                             assert_eq!(made, step);
                             rows.iter().for_each(|row| {
                                 hasher.update(row);
@@ -113,14 +113,14 @@ fn eighteen_settings_give_one_order() {
     }
 }
 
-/// A loader as a plain iterator over what it gives.
+/// A loader as an iterator over the bytes of its batches.
 struct Bytes(Loader<HostSlab>);
 
 impl Iterator for Bytes {
-    type Item = Seen;
+    type Item = StepBytes;
 
-    fn next(&mut self) -> Option<Seen> {
-        Some(seen(&mut self.0.next()?.unwrap()))
+    fn next(&mut self) -> Option<StepBytes> {
+        Some(step_bytes(&mut self.0.next()?.unwrap()))
     }
 }
 
@@ -133,9 +133,9 @@ impl Resumable for Bytes {
 }
 
 #[test]
-fn a_loader_restores_everywhere() {
+fn a_loader_resumes_at_every_step() {
     let (source, plan) = planned(Synthetic::speech(50), Settings { worst_first: true, ..settings(8) });
-    ends(move || {
+    finishes(move || {
         restores_everywhere(|saved: Option<State>| {
             let options = Options { workers: 3, until: Some(plan.epoch_start(2)), ..Options::default() };
             Bytes(start(&source, &plan, &saved.unwrap_or(plan.state(0)), options, 4))
@@ -144,16 +144,16 @@ fn a_loader_restores_everywhere() {
 }
 
 #[test]
-fn a_consumer_that_stops_early_stops_everything() {
-    // Every worker somewhere else: making, waiting for a slab, waiting for a place.
+fn dropping_the_loader_early_stops_its_threads() {
+    // Workers are in different states: making a batch, waiting for a slab, waiting for room.
     let seed = Seed::new(17);
-    let (source, plan) = planned(Synthetic::speech(40).with(|trouble| trouble.jitter = true), settings(4));
+    let (source, plan) = planned(Synthetic::speech(40).with(|faults| faults.jitter = true), settings(4));
     for round in 0..60u64 {
         let draw = |position, bound| 1 + seed.with(round).below(position, bound) as usize;
         let (workers, depth, slabs) = (draw(0, 6), draw(1, 6), draw(2, 6));
         let (taken, held) = (draw(3, 12) - 1, draw(4, slabs as u64) - 1);
         let (source, plan) = (source.clone(), plan.clone());
-        ends(move || {
+        finishes(move || {
             let options = Options { workers, depth, ..Options::default() };
             let mut loader = start(&source, &plan, &plan.state(round), options, slabs);
             let mut holding = std::collections::VecDeque::new();
@@ -170,7 +170,7 @@ fn a_consumer_that_stops_early_stops_everything() {
                 drop(holding);
             } else {
                 drop(holding);
-                assert_eq!(loader.close().len(), slabs, "all slabs come back");
+                assert_eq!(loader.close().len(), slabs, "all slabs are returned");
             }
         });
     }
@@ -178,11 +178,11 @@ fn a_consumer_that_stops_early_stops_everything() {
 
 #[test]
 fn a_panic_reaches_the_consumer_with_its_thread_and_step() {
-    let source = Synthetic::speech(40).with(|trouble| {
-        trouble.panics.insert(11);
+    let source = Synthetic::speech(40).with(|faults| {
+        faults.panics.insert(11);
     });
     let (source, plan) = planned(source, settings(4));
-    ends(move || {
+    finishes(move || {
         let options = Options { workers: 3, ..Options::default() };
         let mut loader = start(&source, &plan, &plan.state(0), options, 6);
         let error = loader.find_map(Result::err).unwrap();
@@ -190,22 +190,22 @@ fn a_panic_reaches_the_consumer_with_its_thread_and_step() {
         assert!(thread.starts_with("batch-"), "{thread}");
         assert_eq!(clip, "the clip clip-0011");
         assert!(message.contains("planted panic at record 11"), "{message}");
-        // It is an own record or a companion of that step, and all steps before it were given.
+        // The record is an own record or a companion of that step, and all steps before it were returned.
         assert_eq!(loader.state().step, *step);
-        assert!(loader.next().is_none(), "after an error nothing comes");
+        assert!(loader.next().is_none(), "an error ends the iterator");
     });
 }
 
 #[test]
-fn an_error_comes_in_its_turn_however_early_it_happened() {
-    // Without companions a record stands in one step of the first epoch, or two where it fills a tail.
+fn an_error_is_returned_at_its_step_however_early_it_happened() {
+    // Without companions a record is in one step of the first epoch, or in two if it fills a tail.
     let alone = Settings { parts: settings(4).parts[..2].to_vec(), ..settings(4) };
     let broken = plan_of(&Synthetic::speech(60), alone.clone()).step(5).record(0).unwrap();
-    let source = Synthetic::speech(60).with(|trouble| {
-        trouble.io.insert(broken as usize);
+    let source = Synthetic::speech(60).with(|faults| {
+        faults.io.insert(broken as usize);
     });
     let (source, plan) = planned(source, alone);
-    ends(move || {
+    finishes(move || {
         let options = Options { workers: 6, depth: 8, ..Options::default() };
         let mut loader = start(&source, &plan, &plan.state(0), options, 8);
         let steps: Vec<u64> =
@@ -217,10 +217,10 @@ fn an_error_comes_in_its_turn_however_early_it_happened() {
 }
 
 #[test]
-fn a_hanging_read_is_named_and_does_not_hang_the_program() {
-    let source = Synthetic::speech(8).with(|trouble| trouble.hangs.extend(0..8));
+fn a_hanging_read_is_reported_and_does_not_hang_the_program() {
+    let source = Synthetic::speech(8).with(|faults| faults.hangs.extend(0..8));
     let (source, plan) = planned(source, settings(4));
-    ends(move || {
+    finishes(move || {
         let options = Options { workers: 1, stall: Duration::from_millis(50), ..Options::default() };
         let mut loader = start(&source, &plan, &plan.state(0), options, 2);
         let error = loader.next().unwrap().err().unwrap();
@@ -232,21 +232,21 @@ fn a_hanging_read_is_named_and_does_not_hang_the_program() {
     });
 }
 
-/// Faults that pass, in every room there can be: the batches are those of a loader that met none, in their order, and
-/// what happened was said.
+/// Transient faults with every combination of workers, depth and slabs: the batches equal those of a loader without faults,
+/// in order, and the faults are reported.
 #[test]
-fn a_worker_that_panics_or_stands_still_is_replaced_and_the_order_is_unchanged() {
+fn a_worker_that_panics_or_hangs_is_replaced_and_the_order_is_unchanged() {
     for (workers, depth, slabs) in [(1, 1, 2), (1, 4, 6), (2, 3, 3), (3, 4, 4), (3, 8, 10)] {
         let (calm, plan) = planned(Synthetic::speech(40), settings(4));
         let (source, _) = planned(
-            Synthetic::speech(40).with(|trouble| {
-                trouble.panics_once.extend([5, 31]);
-                trouble.hangs_once.extend([11, 24]);
+            Synthetic::speech(40).with(|faults| {
+                faults.panics_once.extend([5, 31]);
+                faults.hangs_once.extend([11, 24]);
             }),
             settings(4),
         );
         let room = format!("{workers} workers, {depth} ahead, {slabs} slabs");
-        let notes = ends(move || {
+        let notes = finishes(move || {
             let until = Some(plan.epoch_start(2));
             let options =
                 Options { workers, depth, until, hang: Duration::from_millis(100), ..Options::default() };
@@ -258,20 +258,24 @@ fn a_worker_that_panics_or_stands_still_is_replaced_and_the_order_is_unchanged()
                 Options { notes: Notes::default(), ..options.clone() },
                 4,
             );
-            // One slab more for each thread that is stuck with one, and no fewer than can be waited for.
+            // One extra slab for each thread that hangs with one, and at least as many as are waited for.
             let mut loader = start(&source, &plan, &plan.state(0), options, slabs + 1);
             for batch in expected.by_ref() {
                 let made = loader.next().unwrap_or_else(|| panic!("{room}: ended early"));
                 let mut made = made.unwrap_or_else(|error| panic!("{room}: {error}"));
-                assert!(seen(&mut made) == seen(&mut batch.unwrap()), "{room}: {}", made.info().step);
+                assert!(
+                    step_bytes(&mut made) == step_bytes(&mut batch.unwrap()),
+                    "{room}: {}",
+                    made.info().step
+                );
             }
             assert!(loader.next().is_none(), "{room}");
             source.release();
-            // The threads that were left behind find that nobody needs them.
+            // The abandoned threads find that they were replaced.
             drop(loader);
             notes.take()
         });
-        let said = notes.join("\n");
+        let reported = notes.join("\n");
         for words in [
             "panicked at step",
             "the clip clip-0005",
@@ -279,16 +283,16 @@ fn a_worker_that_panics_or_stands_still_is_replaced_and_the_order_is_unchanged()
             "the clip clip-0011 for",
             "the clip clip-0024",
         ] {
-            assert!(said.contains(words), "{words}: {said}");
+            assert!(reported.contains(words), "{words}: {reported}");
         }
     }
 }
 
 #[test]
-fn a_worker_that_is_stuck_with_the_only_slab_is_named_when_nothing_comes() {
-    let source = Synthetic::speech(20).with(|trouble| trouble.hangs_once.extend(0..20));
+fn a_worker_that_hangs_with_the_only_slab_is_reported() {
+    let source = Synthetic::speech(20).with(|faults| faults.hangs_once.extend(0..20));
     let (source, plan) = planned(source, settings(4));
-    ends(move || {
+    finishes(move || {
         let (stall, hang) = (Duration::from_millis(120), Duration::from_millis(30));
         let options = Options { workers: 1, stall, hang, ..Options::default() };
         let mut loader = start(&source, &plan, &plan.state(0), options, 1);
@@ -300,24 +304,24 @@ fn a_worker_that_is_stuck_with_the_only_slab_is_named_when_nothing_comes() {
 }
 
 #[test]
-fn a_bad_record_is_named_once() {
-    let source = Synthetic::speech(30).with(|trouble| trouble.bad.extend([7]));
+fn a_bad_record_is_reported_once() {
+    let source = Synthetic::speech(30).with(|faults| faults.bad.extend([7]));
     let (source, plan) = planned(source, settings(4));
-    ends(move || {
+    finishes(move || {
         let options = Options { until: Some(plan.epoch_start(3)), ..Options::default() };
         let notes = options.notes.clone();
         let loader = start(&source, &plan, &plan.state(0), options, 4);
         assert!(loader.map(Result::unwrap).count() > 20);
-        let said = notes.take();
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("clip-0007") && said[0].contains("another clip"), "{said:?}");
+        let reported = notes.take();
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(reported[0].contains("clip-0007") && reported[0].contains("another clip"), "{reported:?}");
     });
 }
 
 #[test]
-fn a_consumer_that_holds_every_slab_is_told_so() {
+fn a_consumer_that_holds_every_slab_gets_an_error() {
     let (source, plan) = planned(Synthetic::speech(20), settings(4));
-    ends(move || {
+    finishes(move || {
         let options = Options { stall: Duration::from_millis(50), ..Options::default() };
         let mut loader = start(&source, &plan, &plan.state(0), options, 2);
         let held: Vec<_> = loader.by_ref().take(2).map(Result::unwrap).collect();
@@ -328,11 +332,11 @@ fn a_consumer_that_holds_every_slab_is_told_so() {
 }
 
 #[test]
-fn bad_records_are_borne_up_to_the_budget_and_then_named() {
+fn bad_records_are_tolerated_up_to_the_budget_and_then_reported() {
     let run = |bad: std::ops::Range<usize>, probation| {
-        let source = Synthetic::speech(100).with(|trouble| trouble.bad.extend(bad));
+        let source = Synthetic::speech(100).with(|faults| faults.bad.extend(bad));
         let (source, plan) = planned(source, settings(10));
-        ends(move || {
+        finishes(move || {
             let budget = FailureBudget { rate: 0.05, probation };
             let until = Some(plan.epoch_start(3));
             let options = Options { workers: 3, budget, until, ..Options::default() };
@@ -353,9 +357,9 @@ fn bad_records_are_borne_up_to_the_budget_and_then_named() {
 }
 
 #[test]
-fn stats_tell_what_was_waited_for() {
+fn stats_report_the_waits() {
     let (source, plan) = planned(Synthetic::speech(40), settings(4));
-    ends(move || {
+    finishes(move || {
         let options = Options { until: Some(20), ..Options::default() };
         let mut loader = start(&source, &plan, &plan.state(0), options, 4);
         assert_eq!(loader.by_ref().filter(Result::is_ok).count(), 20);
@@ -369,7 +373,7 @@ fn stats_tell_what_was_waited_for() {
 }
 
 #[test]
-fn what_cannot_be_started_is_refused_with_a_reason() {
+fn invalid_options_are_errors_with_a_reason() {
     let (source, plan) = planned(Synthetic::speech(40), Settings { tail: Tail::Short, ..settings(6) });
     let refused = |options: Options, slabs: Vec<HostSlab>| {
         let loader = Loader::start(source.clone(), plan.clone(), &plan.state(0), options, slabs);
@@ -389,17 +393,17 @@ fn what_cannot_be_started_is_refused_with_a_reason() {
 }
 
 proptest! {
-    // A case that locks up takes its time: few are worth trying for a smaller one.
+    // A case that deadlocks takes long, so shrink only a few times.
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 2, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_configuration_locks_up_or_changes_the_order(
+    fn no_configuration_deadlocks_or_changes_the_order(
         workers in 1usize..7, depth in 1usize..7, slabs in 1usize..7, first in 0u64..100, count in 1u64..30,
         jitter: bool,
     ) {
         let (source, plan) =
-            planned(Synthetic::speech(30).with(|trouble| trouble.jitter = jitter), settings(3));
-        let steps = ends(move || {
+            planned(Synthetic::speech(30).with(|faults| faults.jitter = jitter), settings(3));
+        let steps = finishes(move || {
             let options = Options { workers, depth, until: Some(first + count), ..Options::default() };
             let loader = start(&source, &plan, &plan.state(first), options, slabs);
             loader.map(|batch| batch.unwrap().info().step).collect::<Vec<_>>()
@@ -408,18 +412,18 @@ proptest! {
     }
 }
 
-/// Memory of another kind than ours goes through the loader just as well.
+/// The loader works with any kind of memory.
 #[test]
 fn any_memory_can_be_a_slab() {
     struct Odd(Box<[u8]>);
     impl Slab for Odd {
         fn bytes(&mut self) -> &mut [u8] {
-            // On purpose not aligned.
+            // Deliberately unaligned.
             &mut self.0[1..]
         }
     }
     let (source, plan) = planned(Synthetic::speech(20), settings(4));
-    ends(move || {
+    finishes(move || {
         let slabs = (0..3).map(|_| Odd(vec![0; plan.slab_bytes(1).unwrap() + 1].into()));
         let options = Options { until: Some(6), ..Options::default() };
         let odd =
@@ -432,9 +436,9 @@ fn any_memory_can_be_a_slab() {
 }
 
 /// Mels whose length and values follow from the text.
-struct Spoken;
+struct TextMels;
 
-impl Featurizer for Spoken {
+impl Featurizer for TextMels {
     fn columns(&self) -> &[Column] {
         &[TOKENS, DVAE_MEL, CONDITIONING_MEL]
     }
@@ -452,7 +456,7 @@ impl Featurizer for Spoken {
 }
 
 #[test]
-fn a_prepared_cache_goes_through_the_loader() {
+fn the_loader_reads_a_prepared_cache() {
     let folder = tempfile::tempdir().unwrap();
     let audio = folder.path().join("sound");
     std::fs::write(&audio, b"sound").unwrap();
@@ -467,7 +471,7 @@ fn a_prepared_cache_goes_through_the_loader() {
     let utterances: Vec<Utterance> = (0..50).map(utterance).collect();
     let cache = folder.path().join("cache");
     let options = PrepareOptions { workers: 1, ..PrepareOptions::default() };
-    prepare(&cache, &utterances, &Spoken, &options, &Silent).unwrap();
+    prepare(&cache, &utterances, &TextMels, &options, &Silent).unwrap();
 
     let store: Arc<dyn RecordSource> = Arc::new(Store::open(&cache).unwrap());
     let plan = Arc::new(Plan::new(&*store, 0..50, settings(8)).unwrap());

@@ -1,4 +1,4 @@
-//! The order of batches: what is in an epoch, and that nothing but seed, epoch and position decides it.
+//! The order of batches: the content of an epoch, and that only seed, epoch and position decide it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ fn epoch(plan: &Plan, epoch: u64) -> Vec<Vec<Option<u32>>> {
     (start..start + plan.batches_per_epoch()).map(|step| plan.step(step).records().collect()).collect()
 }
 
-fn times_seen(plan: &Plan, number: u64) -> BTreeMap<u32, u32> {
+fn occurrences(plan: &Plan, number: u64) -> BTreeMap<u32, u32> {
     let mut seen = BTreeMap::new();
     for record in epoch(plan, number).into_iter().flatten().flatten() {
         *seen.entry(record).or_insert(0) += 1;
@@ -67,7 +67,7 @@ impl Resumable for Steps<'_> {
 }
 
 #[test]
-fn a_plan_restores_everywhere() {
+fn a_plan_resumes_at_every_step() {
     let source = Synthetic::speech(90);
     for worst_first in [false, true] {
         let plan = plan_of(&source, Settings { worst_first, ..settings(8) });
@@ -80,7 +80,7 @@ fn a_plan_restores_everywhere() {
 }
 
 #[test]
-fn epochs_differ_from_each_other_and_by_seed_and_repeat_for_the_same() {
+fn the_order_differs_by_epoch_and_seed_and_is_reproducible() {
     let source = Synthetic::speech(100);
     let plan = plan_of(&source, settings(8));
     assert_ne!(epoch(&plan, 0), epoch(&plan, 1));
@@ -95,10 +95,10 @@ fn validation_is_the_same_every_time_and_holds_every_record_once() {
     let plan = plan_of(&source, training.settings().validation(training.ladder().clone()));
     assert_eq!(epoch(&plan, 0), epoch(&plan, 3));
     assert_eq!(plan.ladder(), training.ladder());
-    let seen = times_seen(&plan, 0);
+    let seen = occurrences(&plan, 0);
     assert_eq!(seen.len(), 101);
     assert!(seen.values().all(|&times| times == 1));
-    // Companions too are the same every time.
+    // Companions are the same every time too.
     let companions = |number| {
         let step = plan.step(plan.epoch_start(number));
         let companion = |record: u32| step.companion(record, 0, source.speaker(record as usize), 0);
@@ -108,7 +108,7 @@ fn validation_is_the_same_every_time_and_holds_every_record_once() {
 }
 
 #[test]
-fn the_worst_batches_come_first_and_disturb_nothing_after_them() {
+fn the_worst_batches_come_first_and_do_not_change_the_rest() {
     let source = Synthetic::speech(120);
     let plain = plan_of(&source, settings(8));
     let plan = plan_of(&source, Settings { worst_first: true, ..settings(8) });
@@ -134,7 +134,7 @@ fn the_worst_batches_come_first_and_disturb_nothing_after_them() {
 }
 
 #[test]
-fn a_companion_has_the_same_voice_and_changes_with_the_epoch() {
+fn a_companion_has_the_same_speaker_and_changes_with_the_epoch() {
     let source = Synthetic::speech(60);
     let plan = plan_of(&source, settings(8));
     let mut met = BTreeSet::new();
@@ -149,7 +149,7 @@ fn a_companion_has_the_same_voice_and_changes_with_the_epoch() {
 }
 
 #[test]
-fn what_is_left_out_is_named() {
+fn excluded_records_are_reported() {
     let length = |frames, tokens| Length { frames, tokens };
     let lengths =
         vec![length(10, 5), length(0, 5), length(99, 5), length(10, 0), length(10, 99), length(12, 6)];
@@ -177,11 +177,11 @@ fn what_is_left_out_is_named() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused_with_a_reason() {
+fn invalid_settings_are_errors_with_a_reason() {
     let source = Synthetic::speech(20);
     let refused = |settings| Plan::new(&source, 0..20, settings).unwrap_err().to_string();
     assert!(refused(settings(0)).contains("0 rows"));
-    assert!(refused(Settings { buckets: 0, ..settings(4) }).contains("0 buckets"));
+    assert!(refused(Settings { buckets: 0, ..settings(4) }).contains("buckets is 0"));
     assert!(
         refused(Settings { parts: vec![Part::whole(CONDITIONING_MEL)], ..settings(4) }).contains("window")
     );
@@ -197,7 +197,7 @@ fn what_cannot_be_planned_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_state_of_something_else_is_refused_by_name() {
+fn a_state_of_another_plan_is_an_error_that_names_the_difference() {
     let source = Synthetic::speech(80);
     let plan = plan_of(&source, settings(8));
     let state = plan.state(12);
@@ -218,24 +218,24 @@ fn a_state_of_something_else_is_refused_by_name() {
 }
 
 #[test]
-fn a_set_smaller_than_a_batch_still_gives_one() {
+fn fewer_records_than_a_batch_still_give_one_batch() {
     let source = Synthetic::speech(3);
     let plan = plan_of(&source, settings(8));
     assert_eq!(plan.batches_per_epoch(), 1);
-    let seen = times_seen(&plan, 0);
+    let seen = occurrences(&plan, 0);
     assert_eq!(seen.len(), 3);
     assert_eq!(seen.values().sum::<u32>(), 8);
 }
 
 #[test]
-fn given_records_are_a_set() {
+fn repeated_and_unordered_records_are_a_set() {
     let source = Synthetic::speech(40);
     let plan = Plan::new(&source, (0..40).rev().chain(0..40), settings(4)).unwrap();
     assert_eq!(plan.state(0), plan_of(&source, settings(4)).state(0));
 }
 
 fn lengths() -> impl Strategy<Value = Vec<Length>> {
-    // Clusters, outliers and uniform ones alike.
+    // A mix of clusters, outliers and uniform lengths.
     let length = prop_oneof![4 => 1u32..60, 1 => Just(30u32), 1 => 200u32..400]
         .prop_flat_map(|frames| (Just(frames), 1..=frames))
         .prop_map(|(frames, tokens)| Length { frames, tokens });
@@ -252,7 +252,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn every_record_is_seen_as_often_as_the_tail_says(
+    fn every_record_occurs_as_often_as_the_tail_says(
         lengths in lengths(), rows in rows(), seed: u64, number in 0u64..1 << 40, buckets in 1u32..9,
         shuffled: bool, worst_first: bool,
     ) {
@@ -269,9 +269,9 @@ proptest! {
                 }
             };
             prop_assert!(plan.buckets().len() <= buckets as usize);
-            let seen = times_seen(&plan, number);
+            let seen = occurrences(&plan, number);
             let most = seen.values().copied().max().unwrap_or(0);
-            // The ladder promises a batch of records to each shape if there are that many at all.
+            // The ladder guarantees each shape one batch of records if there are that many in total.
             let whole = plan.buckets().iter().all(|bucket| bucket.records >= bucket.rows);
             prop_assert!(whole || plan.buckets().len() == 1);
             match tail {
@@ -289,7 +289,7 @@ proptest! {
                     prop_assert_eq!(most, 1);
                 }
             }
-            // Every record lies in a shape that has room for it.
+            // Every record is in a shape that has room for it.
             for step in plan.epoch_start(number)..plan.epoch_start(number + 1) {
                 let step = plan.step(step);
                 let rung = plan.buckets()[step.bucket].rung;

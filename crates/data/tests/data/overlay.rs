@@ -1,4 +1,4 @@
-//! Records over those of another source.
+//! Overlays on another source.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource, 
 
 use super::synthetic::Synthetic;
 
-/// Records without the frames behind the third.
+/// Records cut to their first three frames.
 struct Short {
     base: Arc<Synthetic>,
     columns: [Column; 2],
@@ -37,7 +37,7 @@ impl Overlay for Short {
 }
 
 #[test]
-fn what_an_overlay_says_of_itself_is_its_own_and_the_rest_the_bases() {
+fn an_overlay_overrides_its_own_methods_and_forwards_the_rest() {
     let groups = (0..9).map(|record| (record % 3, (record / 2) % 2)).collect();
     let base = Arc::new(Synthetic::speech(9).grouped(groups));
     let over: Arc<dyn RecordSource> = Arc::new(Short { base: base.clone(), columns: [TOKENS, DVAE_MEL] });

@@ -1,17 +1,17 @@
-//! One assertion for everything that can be resumed: restored anywhere, it goes on as it would have.
+//! A reusable assertion for everything that can be resumed: restored at any point, it continues as it would have.
 
 use std::fmt::Debug;
 
-/// An iterator whose place can be saved.
+/// An iterator whose position can be saved.
 pub trait Resumable: Iterator {
     type Saved;
 
-    /// What to save now to come back here.
+    /// Returns what to save for resuming here.
     fn save(&self) -> Self::Saved;
 }
 
-/// Saves before every element, restores each save in a fresh iterator and compares the whole rest.
-/// `make` restores, or starts from the beginning.
+/// Saves before every element, restores each save in a fresh iterator and compares the whole rest. `make` restores, or
+/// starts from the beginning.
 pub fn restores_everywhere<I>(make: impl Fn(Option<I::Saved>) -> I)
 where
     I: Resumable<Item: PartialEq + Debug>,
@@ -26,7 +26,7 @@ where
             None => break,
         }
     }
-    assert!(elements.len() > 1, "an iterator this short proves nothing");
+    assert!(elements.len() > 1, "the iterator is too short for the test");
     for (i, saved) in saves.into_iter().enumerate() {
         let mut restored = make(Some(saved));
         for (j, element) in elements.iter().enumerate().skip(i) {
@@ -38,7 +38,7 @@ where
 }
 
 #[test]
-fn the_assertion_sees_an_iterator_that_forgets() {
+fn the_assertion_fails_for_an_iterator_that_loses_state() {
     struct Forgets(u32);
     impl Iterator for Forgets {
         type Item = u32;

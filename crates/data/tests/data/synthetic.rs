@@ -1,4 +1,4 @@
-//! Records in memory, for tests of what makes batches of them.
+//! Records in memory, for tests of batches.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -14,33 +14,33 @@ use myxtts_run::seed::Seed;
 
 const COLUMNS: [Column; 3] = [TOKENS, DVAE_MEL, CONDITIONING_MEL];
 
-/// What one record is.
+/// Length of one record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length {
     pub frames: u32,
     pub tokens: u32,
 }
 
-/// A corpus in memory whose every value is a function of record, column and place.
+/// A corpus in memory whose every value is a function of record, column and position.
 pub struct Synthetic {
     lengths: Vec<Length>,
     speakers: Vec<String>,
     languages: Vec<String>,
-    /// Speaker and language of each record, where they are not dealt in turn.
+    /// Speaker and language of each record; `None` assigns them in turn.
     groups: Option<Vec<(u32, u32)>>,
-    /// Arrays, dealt to shards; where a record lies must not matter to anyone.
+    /// Arrays, distributed over shards; the shard of a record must not matter.
     shards: Vec<HashMap<(usize, usize), Vec<u8>>>,
-    /// Lengths announced are larger by this than those read: what runtime mode does.
-    announced_over: u32,
+    /// Reported lengths exceed the readable ones by this, which `RecordSource::rows` allows.
+    reported_excess: u32,
     fingerprint: [u8; 32],
-    trouble: Mutex<Trouble>,
+    faults: Mutex<Faults>,
     pub reads: AtomicU64,
-    pub lengths_asked: AtomicU64,
+    pub length_queries: AtomicU64,
 }
 
-/// What goes wrong, by record.
+/// Planted faults, by record.
 #[derive(Default)]
-pub struct Trouble {
+pub struct Faults {
     pub bad: BTreeSet<usize>,
     pub bad_conditioning: BTreeSet<usize>,
     pub io: BTreeSet<usize>,
@@ -48,10 +48,10 @@ pub struct Trouble {
     pub hangs: BTreeSet<usize>,
     /// Panics at the first read only.
     pub panics_once: BTreeSet<usize>,
-    /// The first read does not come back until all are released; others pass.
+    /// The first read blocks until all are released; later reads pass.
     pub hangs_once: BTreeSet<usize>,
     pub released: bool,
-    /// Every read takes as long as its record's number says, so that steps finish out of order.
+    /// The time of every read depends on its record's number, so that steps finish out of order.
     pub jitter: bool,
 }
 
@@ -75,7 +75,7 @@ impl Synthetic {
                 stored[record % shards].insert((record, column), bytes);
             }
         }
-        // Of content, not of storage: the same whatever the number of shards.
+        // A hash of content, not of storage: the same for any number of shards.
         let mut fingerprint = [0; 32];
         let hash = lengths.iter().fold(Seed::new(speakers.into()), |seed, length| {
             seed.with(length.frames.into()).with(length.tokens.into())
@@ -87,52 +87,52 @@ impl Synthetic {
             languages: vec!["en".into(), "fa".into()],
             groups: None,
             shards: stored,
-            announced_over: 0,
+            reported_excess: 0,
             fingerprint,
-            trouble: Mutex::default(),
+            faults: Mutex::default(),
             reads: AtomicU64::new(0),
-            lengths_asked: AtomicU64::new(0),
+            length_queries: AtomicU64::new(0),
         }
     }
 
-    /// Only lengths: for plans, which read nothing else.
+    /// Only lengths, for plans, which read nothing else.
     pub fn unread(lengths: Vec<Length>, speakers: u32) -> Self {
         Self::sharded(lengths, speakers, 0)
     }
 
-    /// `count` records whose lengths are drawn from 5 to 60 frames.
+    /// `count` records with random lengths from 5 to 60 frames.
     pub fn speech(count: usize) -> Self {
         Self::new(speech_lengths(count), 3)
     }
 
-    /// The same records, of other speakers and languages.
+    /// The same records with other speakers and languages.
     pub fn grouped(mut self, groups: Vec<(u32, u32)>) -> Self {
         self.groups = Some(groups);
         self
     }
 
-    pub fn announcing_more(mut self, frames: u32) -> Self {
-        self.announced_over = frames;
+    pub fn reporting_longer(mut self, frames: u32) -> Self {
+        self.reported_excess = frames;
         self
     }
 
-    pub fn with(self, set: impl FnOnce(&mut Trouble)) -> Self {
-        set(&mut self.trouble.lock().unwrap());
+    pub fn with(self, set: impl FnOnce(&mut Faults)) -> Self {
+        set(&mut self.faults.lock().unwrap());
         self
     }
 
-    /// Lets every read that hangs go on.
+    /// Releases every read that hangs.
     pub fn release(&self) {
-        let mut trouble = self.trouble.lock().unwrap();
-        trouble.hangs.clear();
-        trouble.released = true;
+        let mut faults = self.faults.lock().unwrap();
+        faults.hangs.clear();
+        faults.released = true;
     }
 
     pub fn length(&self, record: u32) -> Length {
         self.lengths[record as usize]
     }
 
-    /// The bytes of an array.
+    /// Returns the bytes of an array.
     pub fn array(&self, record: u32, column: usize) -> &[u8] {
         &self.shards[record as usize % self.shards.len()][&(record as usize, column)]
     }
@@ -146,27 +146,27 @@ impl Synthetic {
             detail: "planted".into(),
         };
         let (hangs, once, jitter) = {
-            let mut trouble = self.trouble.lock().unwrap();
-            if trouble.bad.contains(&record) || (column == 2 && trouble.bad_conditioning.contains(&record)) {
+            let mut faults = self.faults.lock().unwrap();
+            if faults.bad.contains(&record) || (column == 2 && faults.bad_conditioning.contains(&record)) {
                 return Err(RecordError::Bad(problem()));
             }
-            if trouble.io.contains(&record) {
+            if faults.io.contains(&record) {
                 let source = io::Error::other("the disk is gone");
                 return Err(RecordError::Io { id: self.id(record), source });
             }
-            if trouble.panics.contains(&record) || trouble.panics_once.remove(&record) {
-                drop(trouble);
+            if faults.panics.contains(&record) || faults.panics_once.remove(&record) {
+                drop(faults);
                 panic!("planted panic at record {record}");
             }
-            (trouble.hangs.contains(&record), trouble.hangs_once.remove(&record), trouble.jitter)
+            (faults.hangs.contains(&record), faults.hangs_once.remove(&record), faults.jitter)
         };
-        while once && !self.trouble.lock().unwrap().released {
+        while once && !self.faults.lock().unwrap().released {
             std::thread::sleep(Duration::from_millis(2));
         }
         if jitter {
             std::thread::sleep(Duration::from_micros(record as u64 * 7 % 120));
         }
-        while hangs && self.trouble.lock().unwrap().hangs.contains(&record) {
+        while hangs && self.faults.lock().unwrap().hangs.contains(&record) {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
@@ -193,9 +193,9 @@ impl RecordSource for Synthetic {
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
-        self.lengths_asked.fetch_add(1, Relaxed);
+        self.length_queries.fetch_add(1, Relaxed);
         let length = self.lengths[record];
-        if column == 0 { length.tokens } else { length.frames + self.announced_over }
+        if column == 0 { length.tokens } else { length.frames + self.reported_excess }
     }
 
     fn speaker(&self, record: usize) -> u32 {
