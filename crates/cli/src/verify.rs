@@ -59,7 +59,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             return Err(UsageError(message).into());
         }
         let found = cache::verify(dir, None, options.workers, &progress)?;
-        Outcome { sound: found.is_sound(), found, fixed: None }
+        Outcome { sound: found.is_ok(), found, fixed: None }
     } else {
         let corpus = read::read(&plan, &progress)?;
         let dir = read::cache_of(&corpus, &plan);
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         let extractor = &setup.extractor;
         let against = Some((&corpus.utterances[..], extractor as &dyn cache::Featurizer));
         let found = cache::verify(&dir, against, options.workers, &progress)?;
-        let mut outcome = Outcome { sound: found.is_sound(), found, fixed: None };
+        let mut outcome = Outcome { sound: found.is_ok(), found, fixed: None };
         if args.fix && !outcome.sound {
             setup.save_vocabulary(options.disk.as_ref()).context("saving the vocabulary")?;
             let fixed = cache::repair(&dir, &corpus.utterances, extractor, &options, &progress)?;

@@ -10,7 +10,7 @@ use crate::proofread::Proofreader;
 use crate::vocoder::{Quality, Vocoder};
 use crate::weight_source::{TEXT_DROPOUT, WeightSource, fill, gpt_sizes};
 use myxtts_data::audio::{Clip, Resampler};
-use myxtts_data::features::as_in_training;
+use myxtts_data::features::preprocess;
 use myxtts_data::mel::FrontEnd;
 use myxtts_data::tokenizer::{Encoded, Tokenizer};
 use myxtts_model::weights::ModelFolder;
@@ -83,7 +83,7 @@ pub struct Synthesizer {
 pub fn prepare_reference(clip: &Clip, trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
     let rate = FrontEnd::Conditioning.sample_rate();
     let samples = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
-    as_in_training(&samples, trim_db, loudness_lufs)
+    preprocess(&samples, trim_db, loudness_lufs)
 }
 
 impl Synthesizer {

@@ -159,7 +159,7 @@ impl Overview {
 fn view(store: &Store, record: usize) -> anyhow::Result<RecordView> {
     let sealed = store.provenance(record)?;
     let mut arrays = Vec::new();
-    for (at, array) in store.places(record).into_iter().enumerate() {
+    for (at, array) in store.array_locations(record).into_iter().enumerate() {
         let mut bytes = vec![0; array.rows as usize * array.column.row_bytes()];
         store.read(record, at, 0, &mut bytes)?;
         let [min, max, mean] = statistics(array.column.dtype, &bytes);

@@ -102,7 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 fn resampled(clip: &audio::Clip, front_end: FrontEnd) -> Vec<f32> {
     let mut samples = clip.samples.clone();
     let mut rate = clip.sample_rate;
-    for to in [myxtts_data::features::LISTENING_RATE, front_end.sample_rate()] {
+    for to in [myxtts_data::features::INPUT_SAMPLE_RATE, front_end.sample_rate()] {
         if rate != to {
             samples = audio::Resampler::new(rate, to).resample(&samples);
             rate = to;

@@ -5,7 +5,7 @@ use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
 use crate::small;
 use myxtts_data::audio::wav::encode_pcm16;
 use myxtts_data::batch::Rows;
-use myxtts_data::cache::Sounds;
+use myxtts_data::cache::AudioOverlay;
 use myxtts_data::features::{Extractor, Recipe as Features};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordError, RecordSource, TOKENS};
@@ -221,13 +221,15 @@ impl RecordSource for Sung {
 }
 
 /// Clips in a folder, with mels and with sound.
-fn with_sound(folder: &Path, times: usize) -> (Arc<dyn RecordSource>, Arc<Sounds>) {
+fn with_sound(folder: &Path, times: usize) -> (Arc<dyn RecordSource>, Arc<AudioOverlay>) {
     let (sung, utterances) = Sung::in_folder(folder, times);
     let source: Arc<dyn RecordSource> = Arc::new(sung);
     let features = Features { trim_db: None, min_seconds: 0.0, ..Features::default() };
     let tokenizer = train([("en", "a"), ("en", "ab ab")], &TrainOptions::default()).unwrap();
     let extractor = Extractor::new(features, tokenizer);
-    let sounds = Sounds::new(source.clone(), utterances, Sounds::listener(&extractor).unwrap()).unwrap();
+    let sounds =
+        AudioOverlay::new(source.clone(), utterances, AudioOverlay::audio_extractor(&extractor).unwrap())
+            .unwrap();
     (source, Arc::new(sounds))
 }
 

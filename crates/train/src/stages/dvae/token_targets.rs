@@ -5,14 +5,14 @@
 
 use crate::align::Alignments;
 use crate::overlay::position;
-use myxtts_data::cache::sounds::DVAE_SOUND;
+use myxtts_data::cache::audio_overlay::DVAE_AUDIO;
 use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource};
 use std::sync::Arc;
 
 /// A mel frame and, as its last number, the id of the token that is spoken in it; negative where none is known.
 pub(super) const SPOKEN_MEL: Column = spoken(DVAE_MEL);
 /// The same with the first hop of the frame's sound in the place of the mel.
-pub(super) const SPOKEN_SOUND: Column = spoken(DVAE_SOUND);
+pub(super) const SPOKEN_SOUND: Column = spoken(DVAE_AUDIO);
 
 /// A column of frames with a token each.
 const fn spoken(frames: Column) -> Column {
@@ -41,7 +41,7 @@ pub(super) struct WithTokens {
 }
 
 impl WithTokens {
-    /// The records of `base`, which have [`DVAE_MEL`] or [`DVAE_SOUND`] as `frames`.
+    /// The records of `base`, which have [`DVAE_MEL`] or [`DVAE_AUDIO`] as `frames`.
     pub fn new(
         base: Arc<dyn RecordSource>,
         frames: Column,

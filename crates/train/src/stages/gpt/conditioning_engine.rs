@@ -6,7 +6,7 @@ use super::conditioning_input::ConditioningInput;
 use super::row_indices::RowIndices;
 use crate::error::TrainError;
 use crate::feed::{Finisher, Made};
-use myxtts_data::cache::sounds::SOUND_OVERLAP;
+use myxtts_data::cache::audio_overlay::AUDIO_OVERLAP;
 use myxtts_data::mel::{FrontEnd, HIGHEST_HZ, LOG_FLOOR, Parameters};
 use myxtts_data::record::{CONDITIONING_MEL, RecordError, RecordSource};
 use myxtts_tensor::engine::{Forecast, InputLayout, Slot, Upload, Uploader};
@@ -106,7 +106,7 @@ impl How {
     fn spec(&self, layout: &Arc<Layout>, rows: usize, (frames, bands): (usize, usize)) -> ProgramSpec {
         let mut tape = Tape::new(layout.clone(), Precision::F32);
         let places = tape.input([rows, frames], DType::I32);
-        let hops = frames + SOUND_OVERLAP as usize;
+        let hops = frames + AUDIO_OVERLAP as usize;
         let sound = match self {
             How::Table(_) => None,
             How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),

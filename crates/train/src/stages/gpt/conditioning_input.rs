@@ -2,7 +2,7 @@
 //! device is sent, and into no other on the way.
 
 use crate::error::TrainError;
-use myxtts_data::cache::sounds::SOUND_OVERLAP;
+use myxtts_data::cache::audio_overlay::AUDIO_OVERLAP;
 use myxtts_model::sequence::repeat_frames;
 use myxtts_tensor::engine::Slot;
 use std::ops::Range;
@@ -36,7 +36,7 @@ impl ConditioningInput {
     pub fn write_sound(&mut self, sound: &[u8], heard: &[i32]) -> Result<(), TrainError> {
         let (rows, frames) = (self.rows, self.places.len() / 4 / self.rows);
         let row = sound.len() / rows;
-        let hop = row / (frames + SOUND_OVERLAP as usize);
+        let hop = row / (frames + AUDIO_OVERLAP as usize);
         let place = self.sound.clone().unwrap_or_default();
         assert_eq!(place.len(), sound.len() + row, "a row of sound for every row, and a silent one");
         let bytes = self.slot.bytes()?;
@@ -54,7 +54,7 @@ impl ConditioningInput {
             // What stands behind the end was written for mels.
             let sounding = match usize::try_from(heard) {
                 Err(_) | Ok(0) => 0,
-                Ok(heard) => (heard + SOUND_OVERLAP as usize) * hop,
+                Ok(heard) => (heard + AUDIO_OVERLAP as usize) * hop,
             };
             to[..sounding].copy_from_slice(&from[..sounding]);
             to[sounding..].fill(0);
