@@ -1,10 +1,12 @@
-"""The peer of `batch_rate`: the same mels through torch's DataLoader, two workers, padded batches of 32.
+"""Peer of the example `batch_rate`: the same mels through PyTorch's DataLoader, two workers, padded batches of 32.
 
-Prints one JSON object. Three ways to hold the data, each as its users write it:
-  files   one .npy file for each record, `np.load`
+usage: peer.py FOLDER [--seconds 3]
+
+Prints one JSON object with the batches per second of three common ways to store the data:
+  files   one .npy file per record, `np.load`
   mmap    the same files, `np.load(mmap_mode="r")`
-  shard   one large file, `np.memmap`, cut by offsets
-None of them checks a checksum; `batch_rate` does.
+  shard   one large file, `np.memmap`, sliced by offsets
+None of them verifies checksums; `batch_rate` does.
 """
 
 import argparse
@@ -49,7 +51,7 @@ def rate(folder, way, seconds):
         Mels(folder, way), batch_size=32, shuffle=True, drop_last=True, num_workers=2, collate_fn=pad,
         persistent_workers=True,
     )
-    for _ in loader:  # one epoch to bring everything into memory
+    for _ in loader:  # one epoch, so that all files are in the page cache
         pass
     batches, began = 0, time.perf_counter()
     while True:

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Batches per second, ours and torch's DataLoader, in turns on the same data.
+# Measures batches per second on the CPU. Peer: PyTorch's DataLoader (peer.py), on the same data in alternating rounds.
 #
 #   bench/batches/run.sh [ROUNDS]
 #
-# PYTHON names an interpreter with torch and numpy (default: .venv/bin/python). Writes
-# bench/results/batches.json: every round as measured, with date, machine, versions and command.
+# PYTHON names an interpreter with torch and numpy (default: .venv/bin/python). Writes bench/results/batches.json: the
+# measurements of every round, with date, machine, versions and command.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds=${1:-5}
@@ -15,7 +15,7 @@ trap 'rm -rf "$data"' EXIT
 cargo build --quiet --profile dist -p myxtts-data --example batch_rate --example large_store
 built=target/dist/examples
 
-# The same lengths three times: a bare mapped file and .npy files (for the peer), and a cache.
+# The same records in three forms: one memory-mapped file, .npy files (both for the peer), and a cache.
 "$built/batch_rate" --data "$data" --npy --only-collate --seconds 1 >"$data/warm.json"
 "$built/batch_rate" --make-cache "$data/cache" >/dev/null
 "$built/large_store" "$data/million" 1000000 --arrays >/dev/null

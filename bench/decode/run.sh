@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Codes per second of a GPT of XTTS-v2's size with random weights, ours and Hugging Face's, in one run on one GPU.
+# Measures audio codes per second of a GPT of XTTS-v2's size with random weights on one GPU. Peer: Hugging Face's GPT-2
+# (torch_decode.py), in the same run.
 #
 #   bench/decode/run.sh [FILE]
 #
 # PYTHON names an interpreter with torch and transformers (default: python3). Writes one JSON line per measurement to FILE
-# (default: bench/results/decode_DATE.jsonl). MYXTTS_BUILT names a folder with the example `decode` that was built elsewhere.
+# (default: bench/results/decode_DATE.jsonl). MYXTTS_BUILT names a folder with the example `decode` if it
+# was built elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-bench/results/decode_$(date +%Y%m%d).jsonl}

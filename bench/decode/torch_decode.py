@@ -1,4 +1,8 @@
-"""The same network, decoded by Hugging Face's GPT-2 with its cache of keys and values: greedy, one code after another."""
+"""Peer of the example `decode`: a network of the same size decoded greedily by Hugging Face's GPT-2 with its key-value cache.
+
+usage: torch_decode.py
+
+Prints one JSON line per number type and batch size. Needs a GPU, torch and transformers."""
 import json
 import os
 import time

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Every fault that `myxtts diagnose --plant` can put into the real pipeline, and what it is called by. One JSON line each.
+# Plants every fault of `myxtts diagnose --plant` into the real pipeline and records which cause `diagnose` names, one JSON line
+# per fault. There is no peer: the planted fault is the expected answer.
 #
 #   bench/diagnose/run.sh DEVICE [FILE [ARGUMENT...]]
 #
-# DEVICE is cpu, cuda or cuda:N. Writes to FILE (default: bench/results/diagnose_DEVICE_DATE.jsonl); further arguments go to
+# DEVICE is cpu, cuda or cuda:N. Writes to FILE (default: bench/results/diagnose_DEVICE_DATE.jsonl). Further arguments are passed to
 # `diagnose` (default: --preset small --batch-size 16 --num-batches 200 --set data.vocab_size=120).
 #
-# CORPUS names a corpus; without it 800 clips with LJSpeech's lengths are made (PYTHON names an interpreter with numpy,
-# default: python3). PLANTS names the faults to try (default: all). MYXTTS_BUILT names a folder with a myxtts that was
-# built elsewhere; without it one is built here.
+# CORPUS names a corpus; without it, 800 clips with LJSpeech's lengths are generated (PYTHON names an interpreter with numpy,
+# default: python3). PLANTS lists the faults to plant (default: all). MYXTTS_BUILT names a folder with a `myxtts` that was
+# built elsewhere; without it, one is built here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 device=${1:?usage: bench/diagnose/run.sh DEVICE [FILE [ARGUMENT...]]}
@@ -28,7 +29,7 @@ fi
 : >"$out"
 for plant in $plants; do
     "$myxtts" diagnose "$corpus" --device "$device" "$@" --plant "$plant" --json 2>>"$out.log" >"$out.one" ||
-        { echo "$plant did not run:" && tail -3 "$out.log" && exit 1; } >&2
+        { echo "diagnose --plant $plant failed:" && tail -3 "$out.log" && exit 1; } >&2
     "$python" bench/diagnose/table.py "$out" <"$out.one"
 done
 rm -f "$out.log" "$out.one"

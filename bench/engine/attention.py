@@ -1,4 +1,9 @@
-"""attention.py KERNELS_FOLDER: the attention kernels against float64, then timed beside torch. Exit 0 when all is right."""
+"""Checks the attention kernels against a float64 reference, then times them. Peer: PyTorch's SDPA (flash and cuDNN).
+
+usage: attention.py KERNELS_FOLDER
+
+KERNELS_FOLDER is crates/tensor/src/kernels. ONLY=TEXT runs the cases with TEXT in their names. Exits with 1 if a case fails.
+Needs a GPU and torch."""
 import concurrent.futures, ctypes, functools, glob, math, os, subprocess, sys, tempfile, time, traceback
 
 import torch
@@ -12,7 +17,7 @@ class View(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("batch", ctypes.c_int64), ("time", ctypes.c_int), ("head", ctypes.c_int)]
 
 
-def view(x):  # x is [B, T, H, D], any strides but the last
+def view(x):  # x is [B, T, H, D]; only the last stride must be 1
     assert x.stride(3) == 1
     return View(x.data_ptr(), x.stride(0), x.stride(1), x.stride(2))
 
@@ -83,7 +88,7 @@ class Module:
         self.check(self.cuda.cuLaunchKernel(f[0], grid, 1, 1, block, 1, 1, shared, stream, pointers, None))
 
 
-# ---------------------------------------------------------------- what a caller does
+# ---------------------------------------------------------------- launch parameters, as the engine chooses them
 ROWS = {"": {64: 128, 32: 64}, "_m2n4": {64: 128}, "_m2n8": {64: 128}, "_m1n8": {64: 64}, "_m1n4": {64: 64}}
 
 
@@ -134,7 +139,7 @@ def backward_kv(m, q, k, v, grad, dk, dv, lse, delta, lengths, mask, causal, sca
         m.launch(f"attention_backward_kv_bf16_d{d}{variant}", b * h * ceil(tk, rows), 128, (2 * rows + 256) * d * 2 + 1024, args)
 
 
-# ---------------------------------------------------------------- the truth
+# ---------------------------------------------------------------- float64 reference
 def reference(q, k, v, grad, lengths, mask, causal, scale):
     q, k, v, g = (x.double().transpose(1, 2) for x in (q, k, v, grad))
     b, h, tq, d = q.shape
@@ -153,7 +158,7 @@ def reference(q, k, v, grad, lengths, mask, causal, scale):
     p = torch.where(none[..., None], 0.0, torch.exp(s - torch.where(none, 0.0, lse)[..., None]))
     o = p @ v
     ds = p * (g @ v.transpose(2, 3) - (g * o).sum(-1, keepdim=True))
-    lse = torch.where(none, math.inf, lse)  # the kernel's sign for an empty row
+    lse = torch.where(none, math.inf, lse)  # the kernel marks rows without keys by +inf
     return [o.transpose(1, 2), lse, (scale * (ds @ k)).transpose(1, 2), (scale * (ds.transpose(2, 3) @ q)).transpose(1, 2),
             (p.transpose(2, 3) @ g).transpose(1, 2)]
 
@@ -173,7 +178,7 @@ def make(layout, b, tq, tk, h, d, dtype, generator):
         assert tq == tk
         x, dx = rand(b, tq, h, 3, d), nan(b, tq, h, 3, d)
         ins, outs = [x[:, :, :, i] for i in range(3)], [dx[:, :, :, i] for i in range(3)]
-    else:  # separate, with 3 times more in every batch behind, which must stay as they are
+    else:  # separate, with 3 more time steps after each row of the batch, which must stay unchanged
         ins = [rand(b, t + 3, h, d)[:, :t] for t in (tq, tk, tk)]
         outs = [nan(b, t + 3, h, d)[:, :t] for t in (tq, tk, tk)]
     grad, o = rand(b, tq, h, d), nan(b, tq, h, d)
@@ -182,7 +187,7 @@ def make(layout, b, tq, tk, h, d, dtype, generator):
     return ins, outs, grad, o
 
 
-def behind(x):  # the rows behind a "separate" output
+def behind(x):  # the time steps after a "separate" output
     b, t, h, d = x.shape
     return torch.as_strided(x, (b, 3, h, d), x.stride(), x.storage_offset() + t * x.stride(1))
 
@@ -210,7 +215,7 @@ def run_case(m, name, b, h, tq, tk=None, d=64, causal=True, layout="separate", d
         tk = tk or tq
         generator = torch.Generator().manual_seed(hash((b, h, tq, tk, d)) % 1000)
         (q, k, v), outs, grad, o = make(layout, b, tq, tk, h, d, dtype, generator)
-        if growing:  # scores rise along the keys, so that the running maximum has to be moved often
+        if growing:  # scores rise along the keys, so that the running maximum changes often
             k.mul_(torch.linspace(0.1, 8, tk, device=DEVICE).to(dtype)[None, :, None, None])
         lengths = None if lengths is None else torch.tensor(lengths, dtype=torch.int32, device=DEVICE)
         if mask == "holes":
@@ -248,7 +253,7 @@ def run_case(m, name, b, h, tq, tk=None, d=64, causal=True, layout="separate", d
             for x in (o, *outs):
                 if not torch.isnan(behind(x)).all():
                     good = False
-                    text.append("WROTE BEHIND <<<")
+                    text.append("WROTE PAST THE END <<<")
         print(("ok   " if good else "FAIL ") + f"{name:44s}" + "  ".join(text), flush=True)
         if not good:
             failures.append(name)
@@ -303,7 +308,7 @@ VARIANT_SETS = [("_m2n4", "_m1n8", "_m1n8"), ("_m1n8", "_m1n4", "_m1n4")]
 
 # ---------------------------------------------------------------- time
 def graph_us(call, count=30, replays=8):
-    """Microseconds a call: `count` calls captured as one graph, the fastest of `replays` replays."""
+    """Microseconds per call: `count` calls captured as one graph, the second fastest of `replays` replays."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -348,7 +353,7 @@ def timed(name, call, count=30):
 
 
 def timing(modules):
-    b, h, t, d, sets = 16, 16, 512, 64, 4  # several sets of buffers, so that no layer finds its data in the cache
+    b, h, t, d, sets = 16, 16, 512, 64, 4  # several sets of buffers, so that no call finds its data in the L2 cache
     scale = 1 / math.sqrt(d)
     data = []
     for _ in range(sets):

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""A training step on the CPU: the engine beside PyTorch, the same network on the same cores, taking turns.
+"""Measures a training step of a small GPT on the CPU. Peer: the same network in PyTorch, on the same cores, in alternating runs.
 
     bench/engine/cpu.py [--rounds 7] [--steps 8] [--threads 2] [sizes]
 
-Builds the example `gpt_step`, then runs it and `torch_cpu_gpt.py` one after the other, round after round, the first
-of one round second in the next. Other programs on the machine slow both down, and PyTorch more (its threads spin
-while they wait for one that has no core), so each run waits a while for a quiet machine and notes what share of it
-others used all the same; the result is taken from the rounds that were quiet. Writes every run as measured to
-`bench/results/`.
+Builds the example `gpt_step`, then runs it and `torch_cpu_gpt.py` in every round; the order is reversed in every second
+round. Other programs on the machine slow down both, and PyTorch more: its threads spin while they wait for a thread that
+has no core. So each run first waits for an idle machine and records the share of the CPU that other programs used meanwhile;
+the summary uses the quiet rounds. Writes all runs to `bench/results/`.
 
-PYTHON names an interpreter with torch; without it a virtual environment is made in the temporary folder.
+PYTHON names an interpreter with torch; without it, a virtual environment is created in the temporary folder.
 """
 
 import argparse
@@ -27,7 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZES = [("layers", 6), ("width", 256), ("heads", 4), ("vocabulary", 1026), ("batch", 8), ("time", 200)]
-QUIET = 0.05  # of the machine, used by others
+QUIET = 0.05  # a round is quiet if other programs used less than this share of the CPU
 
 
 def torch_python():
@@ -38,13 +37,13 @@ def torch_python():
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode != 0:
-        # The wheel for Linux is made for CUDA and does not load without its packages: several GB.
+        # The Linux wheel does not load without its CUDA packages, which take several GB.
         subprocess.run([python, "-m", "pip", "install", "--quiet", "numpy", "torch"], check=True)
     return str(python)
 
 
 def busy_seconds():
-    """What all processors together have worked since the machine started, stolen time included."""
+    """Busy CPU seconds of all cores since the machine started, stolen time included."""
     values = [int(v) for v in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     user, nice, system, _idle, _wait, irq, soft, steal = values
     return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
@@ -56,7 +55,7 @@ def own_seconds():
 
 
 def wait_for_quiet(seconds):
-    """Until others use little for a second and a half, but no longer than that many seconds."""
+    """Waits until other programs have been quiet for 1.5 s, at most `seconds`."""
     end = time.monotonic() + seconds
     calm = 0
     while calm < 3 and time.monotonic() < end:
@@ -86,7 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in [*SIZES, ("rounds", 7), ("steps", 8), ("warm", 2), ("threads", 2)]:
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds to wait for a quiet machine, each run")
+    parser.add_argument("--patience", type=float, default=60.0, help="maximum seconds to wait for a quiet machine before each run")
     parser.add_argument("--profile", default="release", help="the cargo profile")
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
     o = parser.parse_args()
@@ -108,17 +107,17 @@ def main():
         turn = [("myxtts", ours), ("torch", torch)]
         if number % 2:
             turn.reverse()
-        row = {who: run(command, environment, o.patience) for who, command in turn}
+        row = {side: run(command, environment, o.patience) for side, command in turn}
         row["times_torch"] = round(row["torch"]["median_ms"] / row["myxtts"]["median_ms"], 4)
         rounds.append(row)
         print(f"round {number + 1}: myxtts {row['myxtts']['median_ms']:.1f} ms, torch {row['torch']['median_ms']:.1f} ms, "
-              f"{row['times_torch']:.2f}x; others used {row['myxtts']['others']:.0%} and {row['torch']['others']:.0%}",
+              f"{row['times_torch']:.2f}x; CPU used by other programs: {row['myxtts']['others']:.0%} and {row['torch']['others']:.0%}",
               flush=True)
 
     quiet = [r for r in rounds if max(r["myxtts"]["others"], r["torch"]["others"]) < QUIET]
     kept = quiet or rounds
-    median = {who: statistics.median(r[who]["median_ms"] for r in kept) for who in ("myxtts", "torch")}
-    fastest = {who: min(r[who]["median_ms"] for r in rounds) for who in ("myxtts", "torch")}
+    median = {side: statistics.median(r[side]["median_ms"] for r in kept) for side in ("myxtts", "torch")}
+    fastest = {side: min(r[side]["median_ms"] for r in rounds) for side in ("myxtts", "torch")}
     cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
     now = datetime.now(timezone.utc)
     result = {

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# A training step on the GPU, ours and PyTorch's, in one run on one device.
+# Measures training steps of a GPT and of the HiFi-GAN vocoder on one GPU. Peer: the same networks in PyTorch (torch_gpt.py,
+# torch_hifigan.py), in the same run; then attention alone, compared with PyTorch's (attention.py).
 #
 #   bench/engine/gpu.sh [FILE]
 #
 # PYTHON names an interpreter with torch for CUDA (default: python3). Writes one JSON line per measurement to FILE
-# (default: bench/results/engine_DATE.jsonl). MYXTTS_BUILT names a folder with gpt_step and hifigan_step that were built
-# elsewhere; without it they are built here.
+# (default: bench/results/engine_DATE.jsonl). MYXTTS_BUILT names a folder with the examples `gpt_step` and
+# `hifigan_step` if they were built elsewhere; without it, they are built here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-bench/results/engine_$(date +%Y%m%d).jsonl}
@@ -30,5 +31,5 @@ small="--layers 8 --width 256 --heads 4 --vocabulary 1026"
     "$python" bench/engine/torch_hifigan.py 16 32
     "$python" bench/engine/torch_hifigan.py 1 32
 } | tee "$out"
-# Attention alone, checked and timed beside torch's: a table, not JSON.
+# Attention alone: prints a table, not JSON.
 "$python" bench/engine/attention.py crates/tensor/src/kernels

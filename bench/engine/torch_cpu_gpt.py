@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""One training step of the GPT of `crates/tensor/examples/gpt_step`, in PyTorch on the CPU in f32.
+"""Peer of the example `gpt_step` on the CPU: forward, backward and AdamW of the same network in PyTorch, in f32.
 
-Forward, backward and AdamW of the same network on the same sizes. Prints one line of JSON: every step's time as
-measured, their median, and the loss of the first and the last step.
+usage: torch_cpu_gpt.py [--layers 6] [--width 256] ... [--threads 2] [--compile] [--profile]
+
+Prints one line of JSON: the time of every step, their median, and the loss of the first and the last step.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    """Pre-norm: attention of each place to those before it, then a widened layer with GELU."""
+    """Pre-norm transformer block: causal self-attention, then a feed-forward layer with GELU."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -41,8 +42,8 @@ class Gpt(nn.Module):
         self.tokens, self.positions = nn.Embedding(o.vocabulary, o.width), nn.Embedding(o.time, o.width)
         self.blocks = nn.ModuleList(Block(o.width, o.heads) for _ in range(o.layers))
         self.norm, self.head = nn.LayerNorm(o.width), nn.Linear(o.width, o.vocabulary)
-        self.register_buffer("places", torch.arange(o.time))
-        # As ours starts: small normal weights, no biases.
+        self.register_buffer("indices", torch.arange(o.time))
+        # The initialisation of `gpt_step`: small normal weights, zero biases.
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 nn.init.normal_(module.weight, std=0.02)
@@ -50,7 +51,7 @@ class Gpt(nn.Module):
                 nn.init.zeros_(module.bias)
 
     def forward(self, ids, targets):
-        x = self.tokens(ids) + self.positions(self.places)
+        x = self.tokens(ids) + self.positions(self.indices)
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.norm(x))
@@ -62,8 +63,8 @@ def main():
     for name, value in [("layers", 6), ("width", 256), ("heads", 4), ("vocabulary", 1026), ("batch", 8),
                         ("time", 200), ("steps", 10), ("warm", 2), ("threads", 2)]:
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--compile", action="store_true", help="through torch.compile (needs a C++ compiler)")
-    parser.add_argument("--profile", action="store_true", help="time by operation")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile (needs a C++ compiler)")
+    parser.add_argument("--profile", action="store_true", help="print the time by operation to stderr")
     o = parser.parse_args()
 
     torch.set_num_threads(o.threads)

@@ -1,5 +1,5 @@
-"""The peer of `gpt_step` on a GPU: the same network and sizes in PyTorch, bf16 autocast with fused AdamW, as a plain
-loop, compiled, and as a recorded CUDA graph. One JSON line each.
+"""Peer of the example `gpt_step` on a GPU: the same network in PyTorch, bf16 autocast with fused AdamW, as an eager loop,
+compiled, and captured as a CUDA graph. Prints one JSON line per mode.
 
 usage: torch_gpt.py LAYERS WIDTH HEADS VOCABULARY [BATCH TIME] [--modes eager,compile,graph,f32] [--steps 40] [--warm 15]"""
 
@@ -111,5 +111,5 @@ arguments = parser.parse_args()
 for one in arguments.modes.split(","):
     try:
         run(one, arguments)
-    except Exception as error:  # one way failing must not hide the others
+    except Exception as error:  # a mode that fails must not hide the others
         print(json.dumps({"peer": f"torch {one}", "error": repr(error)[:300]}), flush=True)

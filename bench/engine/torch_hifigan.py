@@ -1,7 +1,7 @@
-"""The peer of `hifigan_step`: XTTS's HiFi-GAN generator in PyTorch, forward alone and forward with backward, fp32 and
-bf16 autocast, cuDNN's own search for algorithms on. One JSON line each.
+"""Peer of the example `hifigan_step`: XTTS's HiFi-GAN generator in PyTorch, forward alone and forward with backward, in f32 and
+with bf16 autocast, with cuDNN's algorithm search on. Prints one JSON line per precision.
 
-usage: torch_hifigan.py [BATCH] [LATENT FRAMES]"""
+usage: torch_hifigan.py [BATCH] [LATENT_FRAMES]"""
 
 import json
 import sys

@@ -37,7 +37,7 @@ def number(value):
 
 
 class Sample:
-    """The kept runs of one measurement. Each run is one value, or a triple of its own minimum, median and maximum."""
+    """The kept runs of one measurement. A run is one value, or a triple of its minimum, median and maximum."""
 
     def __init__(self, runs, unit=""):
         triples = [run if isinstance(run, (list, tuple)) else (run, run, run) for run in runs]
@@ -70,7 +70,7 @@ def text(name):
 
 
 def lines(name):
-    """The JSON lines of a file. Lines that were cut when they were stored keep their leading fields."""
+    """Parses the JSON lines of a file. Other lines, and JSON lines that were cut when stored, are skipped."""
     return [json.loads(line) for line in text(name).splitlines() if line.startswith("{") and line.endswith("}")]
 
 
@@ -86,7 +86,7 @@ TRAINING = {
 
 
 def training_rows(stage, preset, batch, way):
-    """(file letter, row) of every kept run with these settings."""
+    """Returns (file letter, row) of every kept run with these settings."""
     found = []
     for letter in "ABCD":
         for report in lines(TRAINING[letter]):
@@ -104,7 +104,7 @@ def training_rows(stage, preset, batch, way):
 
 
 def on_gpu(row):
-    """The share of the time in which a step was on the GPU: device time over wall time of all timed steps."""
+    """Returns the share of the time in which a step was on the GPU: device time over wall time of all timed steps."""
     if row.get("on_device") is not None:
         return row["on_device"]
     return sum(step[5] for step in row["raw"]) / sum(step[3] for step in row["raw"])
@@ -115,7 +115,7 @@ def clips(rows, unit="clips/s"):
 
 
 def kernel_share(rows):
-    """Runs since `bench` takes the share as it is defined now; older ones divided the times of two passes."""
+    """Busy share of the runs that have `on_device`. Older runs divided the times of two passes and are left out."""
     runs = [row["busy"] for _, row in rows if row.get("on_device") is not None]
     return Sample(runs) if runs else None
 
@@ -125,7 +125,7 @@ def files(rows):
 
 
 def peer_runs(layers, width, batch, precision):
-    """(samples/s, share of the time a step was on the GPU) of the kept lines of the PyTorch loop."""
+    """Returns (samples/s, share of the time a step was on the GPU) of every kept line of the PyTorch loop."""
     pattern = rf"torch loop {layers}x{width} b{batch} workers \d+ {precision}: ([\d.]+) samples/s.*busy (\d+) %"
     return [(float(m[1]), int(m[2]) / 100) for m in re.finditer(pattern, text(TRAINING["P"]))]
 
@@ -212,7 +212,7 @@ WAYS = [
 def ways():
     rows = []
     for way, name in WAYS:
-        # Files B and C hold all ways; A and D hold some of them.
+        # Files B and C contain all ways of feeding, A and D only some.
         runs = [(letter, row) for letter, row in training_rows("gpt", "small", 16, way) if letter in "BC" and len(row["raw"]) >= 300]
         last = [row for letter, row in runs if letter == "C"][0]
         rows.append([
@@ -235,7 +235,7 @@ def engine_rows():
     return rows + [(letter, row) for letter in "bcd" for row in lines(ENGINE[letter])]
 
 
-# Planned memory tells on how many streams a step ran, and whether activations were computed again.
+# The planned memory identifies runs on one stream without recomputed activations.
 ONE_STREAM = {1024: {14449601024, 14451135612}, 512: {2229077248}, 256: {703677696}}
 
 
@@ -303,7 +303,7 @@ def engine():
 
 
 def speak_runs():
-    """Runs of the example `speed` with a plain model: each a list of its lines."""
+    """Returns the runs of the example `speed` with the unguided model, each as a list of its lines."""
     runs, current = [], None
     for name in ("speak_h200_20261116.jsonl", "speak_h200_20261116_b.jsonl"):
         for row in lines(name):
@@ -325,7 +325,7 @@ def speaking():
     book = Sample([row["real_time_factor"] for row in pick("book")])
     guided = [row for row in lines("speak_h200_20261116.jsonl") if row.get("run") == "guided"]
     guided = Sample([row["real_time_factor"] for row in guided if row["measured"] == "book"])
-    # The first run of the first file compiled kernels.
+    # Without the first run of the first file, which compiled kernels.
     starts = Sample([row["ready_s"] for row in pick("ready")[1:]], "s")
     rows = [
         ["text of 100 characters to the first audible sample; voice stored, model open", first.text(), "", "s, t"],
@@ -348,7 +348,7 @@ def speaking():
     return table(["speaking, XTTS-v2's size, random weights", "MyXTTS", "Hugging Face GPT-2", "files"], rows)
 
 
-def processor():
+def on_cpu():
     batches = json.loads(text("batches.json"))
     ours = Sample([round_["ours"]["batches_per_s"] for round_ in batches["rounds"]], "batches/s")
     theirs = Sample([round_["peer"]["batches_per_s"]["shard"] for round_ in batches["rounds"]], "batches/s")
@@ -415,7 +415,7 @@ def legend(letters):
 
 TABLES = {
     "readme": readme, "training": training, "training-files": lambda: legend(TRAINING), "stages": other_stages, "ways": ways, "engine": engine,
-    "engine-files": lambda: legend(ENGINE), "speaking": speaking, "processor": processor, "front-end": front_end, "tuning": tuning,
+    "engine-files": lambda: legend(ENGINE), "speaking": speaking, "cpu": on_cpu, "front-end": front_end, "tuning": tuning,
 }
 
 
@@ -433,7 +433,7 @@ STYLE = """
 
 
 def chart():
-    """Clips per second and the share of the time a step is on the GPU, for MyXTTS and the PyTorch loop, by size of the GPT."""
+    """Draws clips per second and the share of the time a step is on the GPU, for MyXTTS and the PyTorch loop, by GPT size."""
     sizes = [size for size in SIZES if size[0] != "GPT `small`, batch 16"]
     width, top, group, left, bar, second, share_bar = 860, 74, 70, 190, 300, 640, 150
     height = top + group * len(sizes) + 34

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Whether a long run stays flat: so many tiny steps of every stage (default 100,000), each stage in a process of its own.
+# Checks that long runs do not leak: STEPS tiny steps of every stage (default: 100,000) on the CPU, each stage in its own process.
+# There is no peer.
+#
 #   bench/flat/run.sh [STEPS]
-# Writes bench/results/flat_cpu_DATE.jsonl: a hundred measurements per stage of the memory, open files and threads of the
-# process, the time of a step, the size of the log and the number of checkpoints. It fails where one of them grows.
+#
+# Writes bench/results/flat_cpu_DATE.jsonl: a hundred measurements per stage of the process's memory, open files and threads,
+# the time of a step, the size of the log and the number of checkpoints. Fails if memory, open files or threads grow.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 steps=${1:-100000}

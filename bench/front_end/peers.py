@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Sound to log-mel: MyXTTS beside soundfile + soxr + librosa and torchaudio, one core, taking turns.
+"""Measures audio files to log-mels on one core: MyXTTS, soundfile + soxr + librosa, and torchaudio.
 
-Every task is done file by file, all programs one after the other, round after round; the best time of
-each file counts, and the sum is given per 10 s of sound. Run by run.sh, which prepares everything.
+In every round, each task is done file by file, by all programs in turn. The best time of each file counts; their sum is given
+per 10 s of audio. Called by run.sh, which builds and installs what is needed.
 """
 
 import argparse
@@ -27,11 +27,11 @@ import torch
 import torchaudio
 
 RATE, N_FFT, HOP, MELS, HIGHEST = 22050, 1024, 256, 80, 8000
-SECONDS = 10.0  # results are given per this much sound
+SECONDS = 10.0  # results are given per this length of audio
 
 
 def make_corpus(source: Path, work: Path, count: int) -> None:
-    """The same clips as 22.05 and 44.1 kHz WAV, FLAC and MP3, each about ten seconds long."""
+    """Writes the same clips as 22.05 and 44.1 kHz WAV, FLAC and MP3, each ten seconds long."""
     files = sorted(source.rglob("*.wav"))
     if not files:
         sys.exit(f"{source}: no .wav files")
@@ -40,13 +40,13 @@ def make_corpus(source: Path, work: Path, count: int) -> None:
         (work / kind).mkdir(parents=True, exist_ok=True)
         for old in (work / kind).iterdir():
             old.unlink()
-    made, sound = 0, np.zeros(0, np.float32)
+    made, audio = 0, np.zeros(0, np.float32)
     for file in files:
         samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
-        sound = np.concatenate([sound, soxr.resample(samples.mean(1), rate, RATE)])
-        if len(sound) < SECONDS * RATE:
+        audio = np.concatenate([audio, soxr.resample(samples.mean(1), rate, RATE)])
+        if len(audio) < SECONDS * RATE:
             continue
-        clip, sound = sound[: int(SECONDS * RATE)], np.zeros(0, np.float32)
+        clip, audio = audio[: int(SECONDS * RATE)], np.zeros(0, np.float32)
         name = f"{made:03}"
         soundfile.write(work / "wav22" / f"{name}.wav", clip, RATE, subtype="PCM_16")
         wide = soxr.resample(clip, RATE, 2 * RATE)
@@ -57,7 +57,7 @@ def make_corpus(source: Path, work: Path, count: int) -> None:
         if made == count:
             return
     if made == 0:
-        sys.exit(f"{source}: not even {SECONDS} s of sound")
+        sys.exit(f"{source}: less than {SECONDS} s of audio")
 
 
 class Ours:
@@ -69,12 +69,12 @@ class Ours:
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
         if not answer:
-            sys.exit("front_end_rate ended")
+            sys.exit("front_end_rate exited before it answered")
         return float(answer)
 
 
 class Peers:
-    """What a careful user of these packages writes: single precision, plans and filters made once."""
+    """The peers as a careful user writes them: single precision, plans and filters created once."""
 
     def __init__(self, work: Path):
         torch.set_num_threads(1)
@@ -89,19 +89,19 @@ class Peers:
     def read(self, kind, n):
         return soundfile.read(self.files[kind][n], dtype="float32")[0]
 
-    def librosa_mel(self, sound):
+    def librosa_mel(self, audio):
         mel = librosa.feature.melspectrogram(
-            y=sound, sr=RATE, n_fft=N_FFT, hop_length=HOP, win_length=N_FFT, n_mels=MELS, fmin=0, fmax=HIGHEST,
+            y=audio, sr=RATE, n_fft=N_FFT, hop_length=HOP, win_length=N_FFT, n_mels=MELS, fmin=0, fmax=HIGHEST,
             htk=True, norm="slaney", power=2, center=True, pad_mode="reflect",
         )
         return np.log(np.maximum(mel, 1e-5))
 
-    def torchaudio_mel(self, sound):
+    def torchaudio_mel(self, audio):
         with torch.inference_mode():
-            return torch.log(torch.clamp(self.torch_mel(torch.from_numpy(sound)), min=1e-5))
+            return torch.log(torch.clamp(self.torch_mel(torch.from_numpy(audio)), min=1e-5))
 
     def tasks(self):
-        """task -> peer -> function of the file's number"""
+        """Maps each task to its peers, and each peer to a function of the clip's index."""
         return {
             "wav_to_mel": {
                 "soundfile + librosa": lambda n: self.librosa_mel(self.read("wav22", n)),
@@ -143,7 +143,7 @@ def timed(function, n):
     return time.perf_counter_ns() - start
 
 
-def processor():
+def cpu_name():
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -168,7 +168,7 @@ def main():
         means = [ours.ask("mean", n), float(peers.librosa_mel(peers.clips22[n]).mean()),
                  float(peers.torchaudio_mel(peers.clips22[n]).mean())]
         if max(means) - min(means) > 1e-3:
-            sys.exit(f"clip {n}: the programs disagree about the mel: {means}")
+            sys.exit(f"clip {n}: the programs compute different mels, with means {means}")
 
     tasks = peers.tasks()
     best = {task: {who: [math.inf] * len(numbers) for who in ["myxtts", *others]} for task, others in tasks.items()}
@@ -202,7 +202,7 @@ def main():
     now = datetime.now(timezone.utc)
     result = {
         "date": now.isoformat(timespec="seconds"),
-        "cpu": processor(),
+        "cpu": cpu_name(),
         "cores_used": len(os.sched_getaffinity(0)),
         "load_average": os.getloadavg(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
-# Usage: bench/front_end/run.sh FOLDER_OF_WAVS [ROUNDS] [CORE]
-# Builds the Rust side, makes .venv with the peers from PyPI, and measures all of them on one core.
+# Measures audio files to log-mels on one core. Peers: soundfile + soxr + librosa, and torchaudio (peers.py).
+#
+#   bench/front_end/run.sh FOLDER_OF_WAVS [ROUNDS] [CORE]
+#
+# Builds the example `front_end_rate` and installs the peers from PyPI into .venv. Writes bench/results/front_end_DATE_TIME.json.
 set -euo pipefail
 source=$(realpath "${1:?usage: $0 FOLDER_OF_WAVS [ROUNDS] [CORE]}")
 rounds=${2:-20}
@@ -9,7 +12,7 @@ cd "$(dirname "$0")/../.."
 
 cargo build --profile dist -p myxtts-data --example front_end_rate
 if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
-# The PyPI wheel of torch brings its CUDA packages along (several GB) and does not load without them.
+# The Linux wheel of torch does not load without its CUDA packages, which take several GB.
 .venv/bin/python -c 'import librosa, soundfile, soxr, torchaudio' 2>/dev/null ||
     .venv/bin/pip install --quiet librosa soundfile soxr torch==2.11.0 torchaudio==2.11.0
 

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# What keeps a GPT from learning little speech by heart: each setting alone, none, and all, from one DVAE.
+# Measures which settings keep a GPT from memorising a small corpus: none of them, each alone, and all, from one DVAE. The run with
+# none of them is the baseline.
+#
 #   bench/low_data/run.sh CORPUS OUT_DIR [SEED ...]
-# MYXTTS is the binary (default: myxtts on the PATH), STEPS the GPT's steps (2000), CODES the size of the codebook (256).
-# Writes OUT_DIR/SEED-NAME.log for every run and OUT_DIR/table.md: held-out loss, accuracy and text gain.
+#
+# MYXTTS names the binary (default: myxtts on the PATH), STEPS the GPT's steps (2000), CODES the size of the codebook (256).
+# Writes OUT_DIR/SEED-NAME.log for every run, and OUT_DIR/table.md: validation loss, accuracy and text gain.
 set -euo pipefail
 corpus=$(realpath "$1"); out=$2; shift 2
 seeds=("${@:-1}"); steps=${STEPS:-2000}; codes=${CODES:-256}; myxtts=${MYXTTS:-myxtts}
@@ -27,12 +30,12 @@ for seed in "${seeds[@]}"; do
   gpt "$seed" all 0.3 0.7 0.3 true
 done
 {
-  echo "| seed, settings | best held-out loss (step) | last: loss | accuracy | text gain |"
+  echo "| seed, settings | best validation loss (step) | last: loss | accuracy | text gain |"
   echo "|---|---|---|---|---|"
   for log in "$out"/*.log; do
     name=$(basename "$log" .log)
     [[ $name == *-dvae ]] && continue
-    sed -n 's/^held out, after step \([0-9]*\) of `gpt`: codes \([0-9.]*\),.*accuracy \([0-9.]*\), text_gain \([-0-9.]*\).*/\1 \2 \3 \4/p' "$log" |
+    sed -n 's/^validation after step \([0-9]*\) of `gpt`: codes \([0-9.]*\),.*accuracy \([0-9.]*\), text_gain \([-0-9.]*\).*/\1 \2 \3 \4/p' "$log" |
       awk -v name="$name" 'NR == 1 || $2 < best { best = $2; at = $1 } { loss = $2; accuracy = $3; gain = $4 }
         END { printf "| %s | %s (%s) | %s | %s | %s |\n", name, best, at, loss, accuracy, gain }'
   done

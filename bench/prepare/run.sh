@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# How `myxtts prepare` scales from one core to two, on the same corpus, interleaved.
-# Usage: bench/prepare/run.sh CORPUS [ROUNDS]
+# Measures `myxtts prepare` with one worker and with two, on the same corpus, in alternating runs. There is no peer: one worker is
+# the baseline.
+#
+#   bench/prepare/run.sh CORPUS [ROUNDS]
+#
+# Writes bench/results/DATE-prepare.json.
 set -euo pipefail
-corpus=${1:?give a corpus folder; `myxtts demo-corpus DIR --utterances 3000` makes one}
+corpus=${1:?usage: bench/prepare/run.sh CORPUS [ROUNDS]; "myxtts demo-corpus DIR --utterances 3000" makes a corpus}
 rounds=${2:-5}
 cd "$(dirname "$0")/../.."
 cargo build --profile dist -p myxtts --locked
 myxtts=target/dist/myxtts
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# The vocabulary is trained once, outside the measurement: it is not part of the parallel work.
+# The vocabulary is trained once and not timed: it is not part of the parallel work.
 "$myxtts" prepare "$corpus" --cache-dir "$work/warm" >/dev/null 2>&1
 python3 - "$corpus" "$rounds" "$myxtts" "$work" <<'PY'
 import datetime, json, os, platform, shutil, statistics, subprocess, sys, time

@@ -1,10 +1,10 @@
-"""What several GPUs would do at XTTS-v2's size: the tables of docs/src/scale.md, computed from measured parts and stated assumptions.
+"""Estimates training on several GPUs at XTTS-v2's size: the tables of docs/src/scale.md, computed from measurements and assumptions.
 
-    python3 bench/scale/table.py                             # the tables, as Markdown
+    python3 bench/scale/table.py                                 # prints the tables as Markdown
     python3 bench/scale/table.py --set nic_gbit=100 --set nics=1 --gpus 8,16,32
-    python3 bench/scale/table.py --check docs/src/scale.md       # fails where the page does not hold these tables
+    python3 bench/scale/table.py --check docs/src/scale.md       # fails if the page does not contain these tables
 
-Measured parts are read from bench/results; everything else is an input with a default below, and every one can be set.
+Measurements are read from bench/results. Everything else is an assumption with a default in `Inputs`, which --set overrides.
 """
 
 import argparse
@@ -25,15 +25,15 @@ ENGINE = "gpt_step_h200_20261116.jsonl"
 
 @dataclasses.dataclass
 class Inputs:
-    """Assumptions. Rates are bytes per second of one direction."""
+    """Assumptions. Rates are bytes per second in one direction."""
 
-    # The GPU: the measurements are of an H200, the question is an H100 (same processors, less memory bandwidth).
-    memory_bound: float = 0.31  # share of a step on the H200 that waits for memory
+    # The GPU: measured on an H200, estimated for an H100 (same compute, less memory bandwidth).
+    memory_bound: float = 0.31  # share of a step on the H200 that is bound by memory bandwidth
     h200_memory: float = 4.8e12
     gpu_memory: float = 3.35e12
     memory_efficiency: float = 0.8
-    forward_share: float = 1 / 3  # of a step without its update; the rest is the backward pass
-    update_bytes: float = 30.0  # AdamW, for each parameter: four f32 read, three written, the bf16 copy written
+    forward_share: float = 1 / 3  # share of a step without its update; the rest is the backward pass
+    update_bytes: float = 30.0  # AdamW, per parameter: four f32 read, three f32 and one bf16 written
     # One machine.
     gpus_per_machine: int = 8
     nvlink: float = 450e9
@@ -42,13 +42,13 @@ class Inputs:
     nics: int = 8
     nic_gbit: float = 400.0
     nic_efficiency: float = 0.85
-    # NCCL: time of a hop (its own tuning table, protocol Simple), what a tree reaches of a ring's rate, processors it takes.
+    # NCCL: latency of a hop (its own tuning table, protocol Simple), rate of a tree over that of a ring, share of the SMs it occupies.
     nvlink_hop: float = 3.4e-6
     network_hop: float = 14e-6
     tree_efficiency: float = 0.9
     sm_share: float = 0.12
     bucket_bytes: float = 25 * 2**20  # crates/train/src/replica_slice.rs
-    # bf16 sums: f32 read and bf16 written, and back, for each parameter.
+    # bf16 sums: f32 read and bf16 written, and back, per parameter.
     cast_bytes: float = 12.0
     # The corpus.
     corpus_hours: float = 10_000.0
@@ -59,7 +59,7 @@ class Inputs:
 
 @dataclasses.dataclass
 class Stage:
-    """A stage at XTTS-v2's size, as measured on one H200."""
+    """A stage at XTTS-v2's size, measured on one H200."""
 
     name: str
     rows: float
@@ -87,11 +87,11 @@ def measured(stage, way):
                     row["cores"],
                     row["mean_shape"][2],
                 )
-    sys.exit(f"{TRAINING} has no stage {stage} fed in the way {way!r}")
+    sys.exit(f"{TRAINING} has no measurement of stage {stage}, way of feeding {way!r}")
 
 
 def engine_step(gpt):
-    """The step of the engine's own benchmark: 16 sequences of 512 positions, the same network."""
+    """Returns the stage with the step of the engine's benchmark: the same network, 16 sequences of 512 positions."""
     rows = [json.loads(line) for line in (RESULTS / ENGINE).read_text().splitlines()]
     same = lambda row: (row["layers"], row["width"], row["batch"], row["time"]) == (30, 1024, 16, 512)
     rows = [row for row in rows if "peer" not in row and same(row)]
@@ -104,7 +104,7 @@ def machines(i, gpus):
 
 
 def all_reduce(i, size, gpus):
-    """Seconds to sum `size` bytes over all GPUs: the better of a ring and a tree, as NCCL chooses."""
+    """Returns the seconds to sum `size` bytes over all GPUs: the faster of a ring and a tree, as NCCL chooses."""
     if gpus == 1:
         return 0.0
     nodes = machines(i, gpus)
@@ -135,7 +135,7 @@ class Step:
 
 
 def step(i, stage, gpus, element):
-    """A step of `gpus` replicas, each with the measured batch. `element`: bytes of a number that is summed."""
+    """Estimates a step of `gpus` replicas, each with the measured batch. `element`: bytes per summed gradient value."""
     compute = on_this_gpu(i, stage.step)
     alone = stage.rows / compute
     if gpus == 1:
@@ -147,17 +147,17 @@ def step(i, stage, gpus, element):
     count = max(1, math.ceil(gradients / i.bucket_bytes))
     bucket = stage.parameters * element / count
     each = all_reduce(i, bucket, gpus)
-    # Each bucket goes when its part of the backward pass is over and the one before it is through.
-    through = 0.0
+    # A bucket is sent when its part of the backward pass is done and the bucket before it has been summed.
+    finished = 0.0
     for number in range(1, count + 1):
-        through = max(through, backward * number / count) + each
+        finished = max(finished, backward * number / count) + each
     communication = each * count
-    exposed = through - backward
+    exposed = finished - backward
     if element == 2:
         compute += stage.parameters * i.cast_bytes / (i.gpu_memory * i.memory_efficiency)
-    # While sums run, they take processors from the backward pass.
+    # Sums occupy SMs that the backward pass could use.
     compute += min(communication, backward) * i.sm_share
-    # All wait for the slowest: the expected maximum of that many normal samples (Blom).
+    # All wait for the slowest: the expected maximum of `gpus` normal samples (Blom's approximation).
     slowest = statistics.NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25)) * stage.variation
     total = (compute + exposed) * (1 + slowest)
     clips = stage.rows * gpus / total
@@ -286,23 +286,23 @@ def inputs(settings):
         name, _, value = setting.partition("=")
         kinds = {field.name: field.type for field in dataclasses.fields(Inputs)}
         if name not in kinds or not value:
-            sys.exit(f"--set {setting}: take one of {', '.join(kinds)}, as NAME=VALUE")
+            sys.exit(f"--set {setting}: expected NAME=VALUE with NAME one of {', '.join(kinds)}")
         setattr(i, name, int(value) if kinds[name] is int else float(value))
     return i
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another input; repeatable")
-    parser.add_argument("--gpus", default="8,64,512", help="numbers of GPUs")
-    parser.add_argument("--check", metavar="PAGE", help="compare with the tables of a page")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="override an assumption; repeatable")
+    parser.add_argument("--gpus", default="8,64,512", help="numbers of GPUs, separated by commas")
+    parser.add_argument("--check", metavar="PAGE", help="fail if the page does not contain these tables")
     args = parser.parse_args()
     made = tables(inputs(args.set), [int(n) for n in args.gpus.split(",")])
     if args.check:
         page = pathlib.Path(args.check).read_text()
         stale = [name for name, text in made.items() if text not in page]
         if stale:
-            sys.exit(f"{args.check} does not hold these tables as they are computed now: {', '.join(stale)}")
+            sys.exit(f"{args.check} is out of date; replace these tables: {', '.join(stale)}")
         return
     for name, text in made.items():
         print(f"## {name}\n\n{text}\n")

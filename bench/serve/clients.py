@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Real clients against a running `myxtts serve`: the `openai` package, SillyTavern's and Open WebUI's requests, `curl`, WebSockets,
-the `wyoming` package; what each format is decoded to by ffmpeg.
+"""Tests a running `myxtts serve` with real clients: the `openai` package, the requests of SillyTavern and Open WebUI, `curl`,
+WebSockets and the `wyoming` package. Audio of every format is decoded by ffmpeg.
 
     pip install openai wyoming websockets
     bench/serve/clients.py --url http://127.0.0.1:8020 --wyoming 10200 [--token TOKEN] --binary target/debug/myxtts --model DIR
 
-One line per check, `ok` or what went wrong; the exit status is the number of checks that failed. With --binary and --model a
-second server is started and stopped in the middle of a sentence: it must finish it and exit with 143.
+Prints one line per check: `ok`, or what failed. The exit status is the number of failed checks. With --binary and --model, a
+second server is started and stopped by SIGTERM during a sentence: it must finish the sentence and exit with 143.
 """
 import argparse
 import asyncio
@@ -38,16 +38,16 @@ def check(name):
         global failed
         start = time.perf_counter()
         try:
-            told = function() or ""
-            print(f"ok    {name}: {told} ({time.perf_counter() - start:.2f} s)", flush=True)
-        except Exception as error:  # every failure is reported, and the next check is made
+            detail = function() or ""
+            print(f"ok    {name}: {detail} ({time.perf_counter() - start:.2f} s)", flush=True)
+        except Exception as error:  # a failure is reported, and the next check runs
             failed += 1
             print(f"FAIL  {name}: {type(error).__name__}: {error}", flush=True)
     return run
 
 
 def ask(path, body=None, method=None, token=options.token, headers=None):
-    """Status, headers and body of an answer, by Python's own client."""
+    """Returns status, headers and body of an answer, with Python's own client."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(options.url + path, data=data, method=method, headers=headers or {})
     if data is not None:
@@ -62,13 +62,13 @@ def ask(path, body=None, method=None, token=options.token, headers=None):
 
 
 def decoded(data, suffix):
-    """Seconds and loudest sample of a file, by ffmpeg."""
+    """Decodes audio with ffmpeg, checks that it is not silent, and returns its length in seconds."""
     raw = ["-f", "s16le", "-ar", "24000", "-ac", "1"] if suffix == "pcm" else []
     out = subprocess.run(["ffmpeg", "-v", "error", *raw, "-i", "pipe:0", "-f", "s16le", "-ar", "24000", "-ac", "1", "pipe:1"],
                          input=data, capture_output=True, check=True)
     assert not out.stderr, out.stderr.decode()
     samples = memoryview(out.stdout).cast("h")
-    assert len(samples) and max(map(abs, samples)) > 300, f"{len(samples)} samples, nothing to hear"
+    assert len(samples) and max(map(abs, samples)) > 300, f"{len(samples)} samples, all silent"
     return len(samples) / 24000
 
 
@@ -136,13 +136,13 @@ def _():
     return f"{len(events)} events, {decoded(sound, 'mp3'):.2f} s"
 
 
-@check("openai, models.list and what is wrong with a request")
+@check("openai, models.list and errors of invalid requests")
 def _():
     names = [model.id for model in client.models.list()]
     for bad, param in [({"input": ""}, "input"), ({"voice": "nobody"}, "voice"), ({"speed": 9}, "speed")]:
         try:
             client.audio.speech.create(**{"model": "tts-1", "voice": options.voice, "input": TEXT, **bad})
-            raise AssertionError(f"{bad} was taken")
+            raise AssertionError(f"{bad} was accepted")
         except openai.BadRequestError as error:
             assert error.param == param and set(error.body) >= {"message", "type", "param", "code"}, error.body
     try:
@@ -191,7 +191,7 @@ def _():
         return f"{os.path.getsize(out.name)} bytes"
 
 
-@check("a client that leaves stops its speech")
+@check("a client that disconnects stops its speech")
 def _():
     count = lambda: float(next(line.split()[1] for line in ask("/metrics")[2].decode().splitlines()
                                if line.startswith("myxtts_cancelled_total")))
@@ -201,9 +201,9 @@ def _():
         next(answer.iter_bytes(1024))
     start = time.perf_counter()
     while count() == before:
-        assert time.perf_counter() - start < 20, "it speaks on"
+        assert time.perf_counter() - start < 20, "speech was not stopped"
         time.sleep(0.02)
-    return f"seen after {1000 * (time.perf_counter() - start):.0f} ms"
+    return f"stopped after {1000 * (time.perf_counter() - start):.0f} ms"
 
 
 @check("a batch")
@@ -215,10 +215,10 @@ def _():
     lines = [json.loads(line) for line in answer.decode().splitlines()]
     assert status == 200 and sorted(line["index"] for line in lines) == list(range(12)), answer[:300]
     assert all(line["seconds"] > 0 for line in lines), lines
-    return f"{sum(line['seconds'] for line in lines):.1f} s of sound"
+    return f"{sum(line['seconds'] for line in lines):.1f} s of audio"
 
 
-@check("a WebSocket: sound while text still comes, cancel")
+@check("a WebSocket: audio while more text arrives, cancel")
 def _():
     import websockets
 
@@ -247,7 +247,7 @@ def _():
             while isinstance(message := await socket.recv(), bytes):
                 pass
             assert json.loads(message)["type"] == "cancelled", message
-        return f"first sound after {1000 * first:.0f} ms, {decoded(sound, 'pcm'):.2f} s"
+        return f"first audio after {1000 * first:.0f} ms, {decoded(sound, 'pcm'):.2f} s"
 
     return asyncio.run(talk())
 
@@ -293,20 +293,20 @@ if options.wyoming:
 
 
 if options.token:
-    @check("every kind of client without the token is refused")
+    @check("clients without the token are refused")
     def _():
         for path in ["/v1/models", "/speakers", "/metrics", "/health", "/v1/audio/voices"]:
             for token in [None, "wrong-token", options.token[:-1]]:
                 assert ask(path, token=token)[0] == 401, (path, token)
         try:
             openai.OpenAI(base_url=options.url + "/v1", api_key="wrong", max_retries=0).models.list()
-            raise AssertionError("it was let in")
+            raise AssertionError("a wrong token was accepted")
         except openai.AuthenticationError as error:
             return error.message
 
 
 if options.binary and options.model:
-    @check("a full queue answers 429 with Retry-After; SIGTERM in mid-speech: the sentence is finished, exit 143")
+    @check("a full queue answers 429 with Retry-After; SIGTERM during speech: the sentence is finished, exit 143")
     def _():
         server = subprocess.Popen([options.binary, "serve", "--model", options.model, "--port", "0", "--device", "cpu", "--queue", "1",
                                    "--slots", "1"], stdout=subprocess.PIPE, text=True)
@@ -329,7 +329,7 @@ if options.binary and options.model:
             status = server.wait(timeout=120)
             assert status == 143, status
             assert any(code.startswith("429 ") and code.split()[1].isdigit() for code in codes), codes
-            return f"{received / 48000:.0f} s were sent to the end; others: {sorted(codes)}; exit {status}"
+            return f"{received / 48000:.0f} s were sent in all; other requests: {sorted(codes)}; exit {status}"
         finally:
             server.kill()
 

@@ -1,28 +1,28 @@
 #!/usr/bin/env python3
-"""Load on a server that speaks OpenAI's API: open-loop Poisson arrivals, listeners, or so many requests at once.
+"""Puts load on a server with OpenAI's speech API: open-loop Poisson arrivals, listeners, or concurrent requests.
 
     bench/serve/load.py --url http://127.0.0.1:8020 --rate 1 --rate 10 --rate 20 --seconds 60
     bench/serve/load.py --url ... --listeners 64 --listeners 256 --streams 64 --seconds 30
     bench/serve/load.py --url ... --rate 5 --cancel 0.3 --seconds 240 --server-pid PID
 
-Nothing but Python's standard library is needed. One JSON line per setting:
+Needs only Python's standard library. Prints one JSON line per setting:
 
-    first_ms    from sending a request to the first bytes of its sound, p50 / p95 / p99
-    audible_ms  the same to the first sample above -50 dBFS, as a player that begins at once would play it
-    underruns   times a player that began with the first bytes had nothing to play, and how long in all
-    speed       seconds of sound received, per second of the run
-    late        the share of requests that took longer than their sound
-    failed      requests that were refused, broken or empty; nothing is left out
-    gpu         busy share in percent (mean, greatest) and memory in MiB (first, last), as nvidia-smi samples them
-    server      resident memory in MiB (eight samples and the last), cores used by all its threads, by its busiest thread, and
-                what the thread that speaks did, in seconds, as /metrics has it
+    first_ms    from sending a request to the first bytes of its audio, p50 / p95 / p99
+    audible_ms  the same to the first sample above -50 dBFS, for a player that starts with the first bytes
+    underruns   times such a player ran out of audio; underrun_s: the total length of these gaps
+    speed       seconds of audio received per second of the run
+    late        share of requests that took longer than their audio lasts
+    failed      requests that were refused, broken or empty; all requests count
+    gpu         utilisation in percent (mean, maximum) and memory in MiB (first, last), sampled by nvidia-smi
+    server      resident memory in MiB (eight samples and the last), cores used by all threads and by the busiest thread, and
+                seconds per kind of work of the thread that speaks, from /metrics
 
-With --mixed other requests are sent too, whose answers have to be whole; times are those of PCM alone.
+With --mixed, other kinds of requests are sent too, whose answers must be complete; only PCM requests are timed.
 
-With --rate a request is sent when its time has come, whether others are answered or not. With --listeners so many always play
-what they hear in real time: each asks for the next text when it has played the last to its end, and begins at a moment of its
-own. With --streams so many requests are always being answered: the next is sent when the last is received, however fast that
-was. The arrivals are drawn from --seed: the same for everyone who is measured.
+With --rate, requests are sent at random times, whether earlier ones were answered or not. With --listeners N, N clients play
+audio in real time: each starts at a random time and requests the next text when the last one has been played. With --streams N,
+N requests are always in progress: the next is sent as soon as one is received. All random choices depend only on --seed, so
+every server gets the same arrivals.
 """
 import argparse
 import asyncio
@@ -39,13 +39,13 @@ import urllib.request
 RATE = 24_000
 AUDIBLE = int(0.003 * 32768)
 
-# What --mixed sends: formats, events, a batch, and a voice that is not there, whose answer is to be 400.
+# Requests that --mixed sends: formats, server-sent events, a batch, and an unknown voice, which must be answered with 400.
 KINDS = ["pcm", "pcm", "pcm", "wav", "mp3", "opus", "flac", "sse", "batch", "wrong"]
 
-# Seconds within which listeners begin.
+# Seconds within which listeners start.
 SPREAD = 5.0
 
-# About 100 characters each, of letters that a model with random weights knows.
+# About 100 characters each, of letters in the vocabulary of the model with random weights.
 TEXTS = [
     "hello. this is a voice in the world, and it is the voice that is again in the world, hello, hello, hello.",
     "this is the world and this is a voice, a voice that is in the world again and again, and is hello to it.",
@@ -68,7 +68,7 @@ class Outcome:
 
 
 async def speak_or_leave(options, text, outcome, leave_after):
-    """One request whose client may leave, wherever it stands then."""
+    """Sends one request whose client may disconnect, at any stage of the answer."""
     try:
         await asyncio.wait_for(speak(options, text, outcome), leave_after)
     except asyncio.TimeoutError:
@@ -76,21 +76,21 @@ async def speak_or_leave(options, text, outcome, leave_after):
 
 
 async def speak(options, text, outcome):
-    """One request; the sound is timed as it comes, where it is PCM."""
+    """Sends one request; audio is timed as it arrives if it is PCM."""
     url = urllib.parse.urlparse(options.url)
     outcome.kind = random.choice(KINDS) if options.mixed else "pcm"
-    asked = {"model": options.model, "input": text, "voice": options.voice, "response_format": outcome.kind,
-             "seed": random.randrange(1 << 32)}
-    path, wanted = "/v1/audio/speech", 200
+    payload = {"model": options.model, "input": text, "voice": options.voice, "response_format": outcome.kind,
+               "seed": random.randrange(1 << 32)}
+    path, expected = "/v1/audio/speech", 200
     if outcome.kind == "sse":
-        asked.update(response_format="pcm", stream_format="sse")
+        payload.update(response_format="pcm", stream_format="sse")
     elif outcome.kind == "batch":
-        path, texts = path + "/batch", asked.pop("input").split(", ")[:3]
-        asked.update(response_format="opus", items=[{"input": text} for text in texts])
+        path, texts = path + "/batch", payload.pop("input").split(", ")[:3]
+        payload.update(response_format="opus", items=[{"input": text} for text in texts])
     elif outcome.kind == "wrong":
-        asked.update(response_format="mp3", voice="nobody")
-        wanted = 400
-    body = json.dumps(asked).encode()
+        payload.update(response_format="mp3", voice="nobody")
+        expected = 400
+    body = json.dumps(payload).encode()
     head = [f"POST {path} HTTP/1.1", f"Host: {url.netloc}", "Content-Type: application/json",
             f"Content-Length: {len(body)}", "Connection: close"]
     if options.token:
@@ -104,7 +104,7 @@ async def speak(options, text, outcome):
         status = int((await reader.readline()).split()[1])
         while (await reader.readline()).strip():
             pass
-        if status != wanted:
+        if status != expected:
             outcome.error = str(status)
             return
         if outcome.kind != "pcm":
@@ -148,7 +148,7 @@ async def speak(options, text, outcome):
 
 
 class Server:
-    """What a server's process uses while it is measured."""
+    """Samples memory and CPU time of the server's process during a measurement."""
 
     def __init__(self, options):
         self.options = options
@@ -160,7 +160,7 @@ class Server:
         self.next_sample = self.start
 
     def times(self):
-        """Seconds of each thread."""
+        """Returns name and CPU seconds of each thread."""
         found = {}
         if self.pid:
             for thread in os.listdir(f"/proc/{self.pid}/task"):
@@ -174,7 +174,7 @@ class Server:
         return found
 
     def worked(self):
-        """The counters of the thread that speaks."""
+        """Returns the counters of the thread that speaks, from /metrics."""
         if not self.pid:
             return {}
         request = urllib.request.Request(self.options.url + "/metrics")
@@ -212,7 +212,7 @@ class Server:
 
 
 class Gpu:
-    """Samples of nvidia-smi while something is measured; nothing where there is none."""
+    """Samples nvidia-smi during a measurement; empty without a GPU."""
 
     async def __aenter__(self):
         self.rows, self.process, self.reading = [], None, None
@@ -249,12 +249,12 @@ def share(values, part):
 
 
 def report(setting, outcomes, seconds, used):
-    heard = [one for one in outcomes if one.error is None and not one.cancelled and one.kind == "pcm"]
+    finished = [one for one in outcomes if one.error is None and not one.cancelled and one.kind == "pcm"]
     errors = {}
     for one in outcomes:
         if one.error:
             errors[one.error] = errors.get(one.error, 0) + 1
-    quantiles = lambda name: {f"p{int(100 * part)}": share((getattr(one, name) for one in heard), part)
+    quantiles = lambda name: {f"p{int(100 * part)}": share((getattr(one, name) for one in finished), part)
                               for part in (0.5, 0.95, 0.99)}
     line = {
         **setting,
@@ -264,12 +264,12 @@ def report(setting, outcomes, seconds, used):
         "errors": errors,
         "first_ms": quantiles("first"),
         "audible_ms": quantiles("audible"),
-        "underruns": sum(one.underruns for one in heard),
-        "underrun_s": round(sum(one.missing for one in heard), 3),
+        "underruns": sum(one.underruns for one in finished),
+        "underrun_s": round(sum(one.missing for one in finished), 3),
         "sound_s": round(sum(one.sound for one in outcomes), 1),
         "seconds": round(seconds, 1),
         "speed": round(sum(one.sound for one in outcomes) / seconds, 2),
-        "late": round(sum(one.took > one.sound for one in heard) / max(1, len(heard)), 3),
+        "late": round(sum(one.took > one.sound for one in finished) / max(1, len(finished)), 3),
     }
     kinds = {}
     for one in outcomes:
@@ -306,14 +306,14 @@ async def at_once(options, count, outcomes, sample, is_played):
         while time.perf_counter() < start + options.seconds:
             outcome = Outcome()
             outcomes.append(outcome)
-            asked = time.perf_counter()
+            sent = time.perf_counter()
             await speak(options, random.choice(TEXTS), outcome)
             sample()
             if is_played and outcome.error is None:
-                played = asked + outcome.first + outcome.sound + outcome.missing
+                played = sent + outcome.first + outcome.sound + outcome.missing
                 await asyncio.sleep(max(0.0, min(played, start + options.seconds) - time.perf_counter()))
             elif outcome.error is not None:
-                # Refused: whoever asks again at once only makes it worse.
+                # A refused client waits before it tries again.
                 await asyncio.sleep(0.1)
 
     spread = min(SPREAD, options.seconds / 2) if is_played else 0.0
@@ -338,15 +338,15 @@ async def main():
     parser.add_argument("--model", default="tts-1")
     parser.add_argument("--voice", default="default")
     parser.add_argument("--token")
-    parser.add_argument("--rate", type=float, action="append", default=[], help="requests per second; may be repeated")
-    parser.add_argument("--listeners", type=int, action="append", default=[], help="who play in real time; may be repeated")
-    parser.add_argument("--streams", type=int, action="append", default=[], help="requests at once; may be repeated")
+    parser.add_argument("--rate", type=float, action="append", default=[], help="Poisson arrivals per second; repeatable")
+    parser.add_argument("--listeners", type=int, action="append", default=[], help="clients that play in real time; repeatable")
+    parser.add_argument("--streams", type=int, action="append", default=[], help="concurrent requests; repeatable")
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--cancel", type=float, default=0.0, help="share of requests whose client leaves, unless it is answered by then")
-    parser.add_argument("--leave-within", type=float, default=1.0, metavar="SECONDS", help="when those clients leave, at the latest")
-    parser.add_argument("--mixed", action="store_true", help="all formats, events, batches and wrong requests; only PCM is timed")
+    parser.add_argument("--cancel", type=float, default=0.0, help="share of requests whose client disconnects, unless it has its answer by then")
+    parser.add_argument("--leave-within", type=float, default=1.0, metavar="SECONDS", help="latest time at which those clients disconnect")
+    parser.add_argument("--mixed", action="store_true", help="send all formats, events, batches and invalid requests; only PCM is timed")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--server-pid", type=int, metavar="PID", help="sample what this process on this machine uses")
+    parser.add_argument("--server-pid", type=int, metavar="PID", help="process of the server on this machine, whose memory and CPU time are sampled")
     options = parser.parse_args()
     fine = True
     for rate in options.rate:

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Load on `myxtts serve` with random weights, over this machine's loopback. Texts have about 100 characters and are spoken in
-# 140 codes (6.5 s) each: random weights do not know where a text ends.
+# Measures `myxtts serve` under load, with a model of random weights, over loopback. Texts have about 100 characters and are spoken in
+# 140 codes (6.5 s) each, since random weights do not predict where a text ends. There is no peer.
 #
 #   bench/serve/run.sh [v2|tiny] [FILE]
 #
 # Writes one JSON line per measurement to FILE (default: bench/results/serve_PRESET_DATE.jsonl):
 #   note             machine, versions and command
 #   server: first    start to ready with an empty kernel cache
-#   server: again    start to ready with the kernels of the first; this server then gets Poisson arrivals, listeners in real
-#                    time, requests at once, arrivals of which 35 % are to leave early, and the same in all formats
-#   server: slotsN   a server with N slots (WIDE_SLOTS, default 256; 0 for none) with N listeners and N requests at once
+#   server: again    start to ready with the kernels of the first start; this server then gets Poisson arrivals, listeners in real
+#                    time, concurrent requests, arrivals of which 35 % disconnect early, and the same in all formats
+#   server: slotsN   a server with N slots (WIDE_SLOTS, default 256; 0 for none) with N listeners and N concurrent requests
 # MYXTTS_BUILT names a folder with `myxtts` and `random_model` that were built elsewhere. DEVICE, RATES, LISTENERS, STREAMS,
 # LEAVING and MIXED (requests per second; 0 for none), SLOTS, WIDE_SLOTS, CODES, LEAVE_WITHIN and SECONDS_EACH change what is
 # measured.
@@ -37,7 +37,7 @@ work=$(mktemp -d)
 server=
 trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 "$maker" "$work/model" "$preset" "$codes" >&2
-# A cache of its own: kernels that an earlier program left on this machine are not found.
+# An empty kernel cache: kernels that earlier programs compiled on this machine are not used.
 export MYXTTS_CACHE=$work/cache
 
 line() {
@@ -45,7 +45,7 @@ line() {
 }
 text() { python3 -c 'import json, sys; print(json.dumps(sys.argv[1]))' "$1"; }
 
-# start NAME [OPTION...]: a server that is ready, and the line that says how long that took.
+# start NAME [OPTION...]: starts a server, waits until it is ready and prints how long that took.
 start() {
     local name=$1 began ready
     shift
@@ -69,7 +69,7 @@ stop() {
 
 gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1 || true)
 line note "$(text "${gpu:-no GPU}, $(nproc) cores, $(date +%Y-%m-%d), $("$binary" --version)")" command "$(text "bench/serve/run.sh $preset")" >"$out"
-# Settings after one that failed are measured all the same; the exit says whether any did.
+# Measurements continue after one that failed; the exit code says whether any failed.
 failed=0
 load() { python3 bench/serve/load.py --url "$url" --server-pid "$server" --seconds "$seconds" "$@" | tee -a "$out" || failed=1; }
 slots=${SLOTS:+--slots $SLOTS}

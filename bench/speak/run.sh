@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures how fast a model of XTTS-v2's size (random weights) speaks on one GPU: time to open, to the first audio, one utterance, a
-# book with all slots busy, memory over 1,000 utterances; with and without text guidance; then codes per second of myxtts and of
-# Hugging Face.
+# book with all slots busy, memory over 1,000 utterances; with and without text guidance; then codes per second. Peer for the codes:
+# Hugging Face's GPT-2 (bench/decode/torch_decode.py).
 #
 #   bench/speak/run.sh [FILE]
 #

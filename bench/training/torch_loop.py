@@ -1,4 +1,4 @@
-"""The peer of `myxtts bench --stage gpt`: a fine-tuning loop in PyTorch that works in the manner of Coqui's trainer.
+"""Peer of `myxtts bench --stage gpt`: a fine-tuning loop in PyTorch that works like Coqui's trainer.
 
 usage: torch_loop.py FOLDER [--batch 32] [--workers 8] [--steps 60] [--precision bf16|fp32]
                      [--layers 30 --width 1024 --heads 16] [--json FILE] [--device cuda|cpu]
@@ -12,8 +12,8 @@ FOLDER is what bench/training/clips.py writes (metadata.csv and wavs/), so both 
 4. A GPT-2 of `transformers` takes conditioning, text and codes; cross entropy of both heads; backward; AdamW.
 5. The host waits until the step has finished.
 
-Nothing is cached between steps, batches are not sorted by length, and the step is not compiled: that is how such a loop is
-run today. Weights are random; they do not change how long a step takes. The first ten steps are not timed.
+Nothing is cached between steps, batches are not sorted by length, and the step is not compiled, as is usual for such a loop.
+Weights are random; they do not change how long a step takes. The first ten steps are not timed.
 
 Prints one line: samples per second, step time (median, 99th percentile, standard deviation over mean), the share of the time
 from the beginning to the end of each step on the GPU by device events, the share spent waiting for batches, and peak memory.
@@ -43,7 +43,7 @@ WARM_STEPS = 10
 
 
 class Clips(Dataset):
-    """Random clips without end: token ids, samples, and a padded conditioning crop of the same recording."""
+    """Endless random clips: token ids, waveform, and a padded conditioning crop of the same recording."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -66,7 +66,7 @@ class Clips(Dataset):
             length = len(reference) // 2
         start = random.randint(0, len(reference) - length)
         crop = F.pad(reference[start : start + length], (0, LONGEST_CROP - length))
-        # A byte is about a token; which one does not matter here.
+        # A byte is about a token; its value does not matter here.
         ids = torch.tensor([3 + byte % 250 for byte in spoken.encode()[:200]])
         return ids, target, crop
 
@@ -97,7 +97,7 @@ class Codes(nn.Module):
 
 
 class NoPositions(nn.Module):
-    """XTTS adds its own positions, so GPT-2's are zero."""
+    """Replaces GPT-2's position embeddings by zeros: XTTS adds its own."""
 
     def __init__(self, width):
         super().__init__()
@@ -126,10 +126,10 @@ class Gpt(nn.Module):
 
     def forward(self, ids, codes, mel):
         frames = self.mel_in(mel.transpose(1, 2))
-        heard = self.pool(self.latents.expand(len(ids), -1, -1), frames, frames, need_weights=False)[0]
+        conditioning = self.pool(self.latents.expand(len(ids), -1, -1), frames, frames, need_weights=False)[0]
         at = lambda rows: torch.arange(rows.shape[1], device=rows.device)
         text, audio = self.text(ids) + self.text_at(at(ids)), self.audio(codes) + self.audio_at(at(codes))
-        states = self.norm(self.body(inputs_embeds=torch.cat([heard, text, audio], 1)).last_hidden_state)
+        states = self.norm(self.body(inputs_embeds=torch.cat([conditioning, text, audio], 1)).last_hidden_state)
         split = LATENTS + ids.shape[1]
         entropy = lambda head, rows, right: F.cross_entropy(head(rows[:, :-1]).float().transpose(1, 2), right[:, 1:])
         of_text, of_codes = states[:, LATENTS:split], states[:, split:]
@@ -137,7 +137,7 @@ class Gpt(nn.Module):
 
 
 class DeviceTimer:
-    """Seconds between two points of the device's work; wall time where there is no GPU."""
+    """Measures seconds between two points of the device's work; wall time on a CPU."""
 
     def __init__(self, device):
         self.gpu = device == "cuda"
@@ -180,7 +180,7 @@ def main():
     if a.steps <= WARM_STEPS + 1:
         parser.error(f"--steps must be more than {WARM_STEPS + 1}: the first {WARM_STEPS} are not timed")
 
-    # Products in full f32 unless autocast says otherwise, as the trainer has it.
+    # Matrix products in full f32 outside autocast, as in the trainer.
     torch.backends.cuda.matmul.allow_tf32 = False
     target_mel, reference_mel = log_mel(a.device, 1_024, 1_024), log_mel(a.device, 2_048, 1_024)
     dvae, gpt = Codes().to(a.device), Gpt(a.layers, a.width, a.heads).to(a.device)
@@ -194,9 +194,9 @@ def main():
         ids, target, crop = (part.to(a.device) for part in batch[:3])
         first = timer.mark()
         with torch.no_grad():
-            codes, heard = dvae(target_mel(target)), reference_mel(crop)
+            codes, reference = dvae(target_mel(target)), reference_mel(crop)
         with torch.autocast(a.device, torch.bfloat16, enabled=a.precision == "bf16"):
-            loss = gpt(ids, codes, heard)
+            loss = gpt(ids, codes, reference)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

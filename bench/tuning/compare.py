@@ -1,10 +1,10 @@
-"""How far the choice of `myxtts tune` is behind the fastest of every combination.
+"""Compares the choice of `myxtts tune` with the fastest of all combinations.
 
-compare.py TUNE.json EXHAUSTIVE.json OUT.json SECONDS SECONDS
+usage: compare.py TUNE.json EXHAUSTIVE.json OUT.json TUNE_SECONDS EXHAUSTIVE_SECONDS
 
-Both rates are of the exhaustive sweep: a machine is not equally fast at all times, and the short sweep ran at another.
-The ratio is that of the chosen combination to the fastest one. Noise alone keeps it below 1: the fastest of many
-measurements is also the luckiest.
+The ratio is the rate of the chosen combination over that of the fastest one. Both rates are those of the exhaustive sweep,
+since the speed of a machine changes over time. Noise alone keeps the ratio below 1: the fastest of many measurements is
+also the luckiest.
 """
 
 import json
@@ -20,9 +20,9 @@ def main():
     best = max(rates, key=rates.get)
     choice = cell(tune["chosen"])
     if choice not in rates:
-        sys.exit(f"{choice} was chosen and is not in the exhaustive sweep: were both run with the same arguments?")
+        sys.exit(f"`tune` chose {choice}, which the exhaustive sweep did not measure: run both with the same arguments")
     ratio = rates[choice] / rates[best]
-    # What the choice costs, setting by setting: the mean over everything else.
+    # Mean rate of each value of a setting over all other settings.
     means = {}
     for at, part in enumerate(parts):
         values = sorted({key[at] for key in rates})

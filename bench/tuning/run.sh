@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# What `myxtts tune` chooses, beside every combination measured: how far the choice is behind the fastest.
+# Measures how far the choice of `myxtts tune` is from the fastest setting. Baseline: `tune --exhaustive`, which measures every
+# combination.
 #
-#   bench/tuning/run.sh FILE [ARGUMENTS OF myxtts tune]
+#   bench/tuning/run.sh FILE [ARGUMENT OF myxtts tune ...]
 #
-# On the processor:  bench/tuning/run.sh bench/results/tuning_cpu_DATE.json --device cpu
-# On a GPU:          bench/tuning/run.sh bench/results/tuning_gpu_DATE.json CORPUS --preset small
+# On a CPU:  bench/tuning/run.sh bench/results/tuning_cpu_DATE.json --device cpu
+# On a GPU:  bench/tuning/run.sh bench/results/tuning_gpu_DATE.json CORPUS --preset small
 #
-# PYTHON names an interpreter (default: python3). MYXTTS_BUILT names a folder with a myxtts that was built elsewhere;
-# without it one is built here.
+# PYTHON names an interpreter (default: python3). MYXTTS_BUILT names a folder with a `myxtts` that was built elsewhere;
+# without it, one is built here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1
