@@ -1,26 +1,26 @@
-//! The way of a voice into its file: echoes of a room, then what a microphone makes of low and high.
-//! First-order filters and delays, in a fixed order (see `portable`).
+//! The recording channel of a voice: room echoes, then the frequency response of a microphone. First-order filters and
+//! delays, in a fixed order (see `portable`).
 
 use super::portable::{decibels, exp};
 use super::tracks::SAMPLE_RATE;
 use super::voice::Channel;
 
-/// Where the tilt turns, in Hz.
-const HINGE: f64 = 1000.0;
-/// Delays of the echoes over the first one's: no two have a common divisor worth hearing.
-const DELAYS: [f64; 3] = [1.0, 1.37, 1.83];
-/// Walls take the high end of an echo first, in Hz.
-const WALLS: f64 = 3000.0;
+/// Frequency around which the tilt turns, in Hz.
+const TILT_FREQUENCY: f64 = 1000.0;
+/// Delays of the echoes relative to the first; the ratios have no audible common divisor.
+const DELAY_RATIOS: [f64; 3] = [1.0, 1.37, 1.83];
+/// Cutoff of the low-pass in the echoes in Hz: walls absorb high frequencies first.
+const ECHO_CUTOFF: f64 = 3000.0;
 
-/// A first-order low-pass; what it leaves out is the high-pass.
-struct Low {
+/// A first-order low-pass; the input minus its output is the high-pass.
+struct LowPass {
     share: f64,
     state: f64,
 }
 
-impl Low {
+impl LowPass {
     fn new(edge: f64) -> Self {
-        Low { share: 1.0 - exp(-std::f64::consts::TAU * edge / f64::from(SAMPLE_RATE)), state: 0.0 }
+        LowPass { share: 1.0 - exp(-std::f64::consts::TAU * edge / f64::from(SAMPLE_RATE)), state: 0.0 }
     }
 
     fn pass(&mut self, input: f64) -> f64 {
@@ -29,48 +29,48 @@ impl Low {
     }
 }
 
-/// A delay that feeds itself.
+/// A delay line with feedback.
 struct Echo {
     line: Vec<f64>,
     at: usize,
-    walls: Low,
+    damping: LowPass,
 }
 
 impl Echo {
     fn new(seconds: f64) -> Self {
         let samples = ((seconds * f64::from(SAMPLE_RATE)) as usize).max(1);
-        Echo { line: vec![0.0; samples], at: 0, walls: Low::new(WALLS) }
+        Echo { line: vec![0.0; samples], at: 0, damping: LowPass::new(ECHO_CUTOFF) }
     }
 
     fn pass(&mut self, input: f64, level: f64) -> f64 {
-        let heard = self.line[self.at];
-        self.line[self.at] = input + level * self.walls.pass(heard);
+        let delayed = self.line[self.at];
+        self.line[self.at] = input + level * self.damping.pass(delayed);
         self.at = if self.at + 1 == self.line.len() { 0 } else { self.at + 1 };
-        heard
+        delayed
     }
 }
 
-/// Changes `sound` to what is recorded of it; noise is the caller's.
-pub(crate) fn record(sound: &mut [f64], channel: &Channel) {
-    let mut echoes = DELAYS.map(|delay| Echo::new(delay * channel.room));
-    // The more is heard of a room, the longer it rings.
+/// Applies the channel to `samples`, except for the noise, which the caller adds.
+pub(crate) fn apply(samples: &mut [f64], channel: &Channel) {
+    let mut echoes = DELAY_RATIOS.map(|delay| Echo::new(delay * channel.room));
+    // The stronger the echo, the longer the room rings.
     let (level, ringing) = (channel.echo, (0.5 + channel.echo).min(0.85));
-    let (mut rumble, mut hinge) = (Low::new(channel.low), Low::new(HINGE));
-    let mut tops = [Low::new(channel.high), Low::new(channel.high)];
-    let lift = decibels(channel.tilt);
-    for sample in sound {
+    let (mut rumble, mut tilt) = (LowPass::new(channel.low), LowPass::new(TILT_FREQUENCY));
+    let mut tops = [LowPass::new(channel.high), LowPass::new(channel.high)];
+    let gain = decibels(channel.tilt);
+    for sample in samples {
         let direct = *sample;
-        let mut heard = direct;
+        let mut output = direct;
         for echo in &mut echoes {
-            heard += level / 3.0 * echo.pass(direct, ringing);
+            output += level / 3.0 * echo.pass(direct, ringing);
         }
-        heard -= rumble.pass(heard);
-        let below = hinge.pass(heard);
-        heard = below + lift * (heard - below);
+        output -= rumble.pass(output);
+        let below = tilt.pass(output);
+        output = below + gain * (output - below);
         for top in &mut tops {
-            heard = top.pass(heard);
+            output = top.pass(output);
         }
-        *sample = heard;
+        *sample = output;
     }
 }
 
@@ -82,17 +82,17 @@ mod tests {
     const PLAIN: Channel =
         Channel { noise: -60.0, low: 50.0, high: 12_000.0, tilt: 0.0, echo: 0.0, room: 0.02 };
 
-    /// Power of what is left of a tone, in dB.
+    /// Power of a tone after the channel, in dB.
     fn response(channel: &Channel, frequency: f64) -> f64 {
         let mut tone: Vec<f64> =
             (0..22_050).map(|i| sine(f64::from(i) * frequency / f64::from(SAMPLE_RATE))).collect();
-        record(&mut tone, channel);
+        apply(&mut tone, channel);
         let steady = &tone[11_025..];
         10.0 * (2.0 * steady.iter().map(|x| x * x).sum::<f64>() / steady.len() as f64).log10()
     }
 
     #[test]
-    fn a_microphone_hears_what_its_settings_say() {
+    fn the_microphone_follows_its_settings() {
         assert!(response(&PLAIN, 20.0) < -6.0 && response(&PLAIN, 400.0).abs() < 1.0);
         let bright = Channel { tilt: 6.0, ..PLAIN };
         assert!((response(&bright, 5000.0) - response(&PLAIN, 5000.0) - 6.0).abs() < 1.0);
@@ -101,10 +101,10 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_dies_away() {
+    fn an_echo_decays() {
         let mut click = vec![0.0; 44_100];
         click[0] = 1.0;
-        record(&mut click, &Channel { echo: 0.35, room: 0.03, ..PLAIN });
+        apply(&mut click, &Channel { echo: 0.35, room: 0.03, ..PLAIN });
         let power = |part: &[f64]| part.iter().map(|x| x * x).sum::<f64>();
         assert!(power(&click[600..4000]) > 1e-4);
         assert!(power(&click[33_000..]) < 1e-6, "{}", power(&click[33_000..]));

@@ -1,4 +1,4 @@
-//! The demo corpus: sentences of two small grammars, dealt evenly to languages and speakers.
+//! The demo corpus: sentences of two small grammars, distributed evenly over languages and speakers.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -6,25 +6,25 @@ use std::path::Path;
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
 
-use super::folder::{DemoError, DemoReport, Item, Marker, made, make};
+use super::folder::{DemoError, DemoReport, Item, Marker, existing_seconds, write_corpus};
 use super::sentences::sentences;
 use super::voice::{MAX_SPEAKERS, VOICES, Voice};
 use super::{Language, seconds};
 
-/// What to make.
+/// Options of the demo corpus.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// How many utterances, dealt evenly to languages and speakers.
+    /// Number of utterances, distributed evenly over languages and speakers.
     pub utterances: usize,
     /// The same seed gives the same corpus, byte for byte.
     pub seed: u64,
-    /// How many of [`Voice::all`] speak, from the first on.
+    /// Number of voices, counted from the first of [`Voice::all`].
     pub speakers: usize,
     /// The languages, each once.
     pub languages: Vec<Language>,
-    /// Leave sentences out that would take longer; `None` leaves none out.
+    /// Maximum length of an utterance; longer sentences are skipped. `None` for no limit.
     pub max_seconds: Option<f64>,
-    /// Write into a folder that holds something else, replacing files of the same names.
+    /// Write into a folder with other content, replacing files of the same names.
     pub overwrite: bool,
 }
 
@@ -43,21 +43,21 @@ impl Default for DemoOptions {
 }
 
 const MARKER: &str = "demo-corpus.json";
-/// Raised whenever the same options begin to give other sentences or other sound.
+/// Raised whenever the same options give different sentences or audio.
 const EDITION: u32 = 1;
 
-/// Makes the corpus in `dir`, which is created where it does not exist. A folder that holds a demo
-/// corpus already is brought to these options; with the same options nothing in it changes.
+/// Writes the corpus to `dir`, which is created if missing. An existing demo corpus is changed to these options; with the
+/// same options nothing in it changes.
 pub fn write(dir: &Path, options: &DemoOptions, progress: &dyn Progress) -> Result<DemoReport, DemoError> {
     let items = plan(options)?;
-    let seconds = make(dir, &items, &marker(options), options.overwrite, progress)?;
+    let seconds = write_corpus(dir, &items, &marker(options), options.overwrite, progress)?;
     Ok(report(dir, options, seconds))
 }
 
-/// [`write()`], unless the folder holds exactly this corpus: then nothing is spoken again.
+/// Like [`write()`], but skips synthesis if the folder already contains exactly this corpus.
 pub fn ensure(dir: &Path, options: &DemoOptions, progress: &dyn Progress) -> Result<DemoReport, DemoError> {
     let items = plan(options)?;
-    match made(dir, &items, &marker(options))? {
+    match existing_seconds(dir, &items, &marker(options))? {
         Some(seconds) => Ok(report(dir, options, seconds)),
         None => write(dir, options, progress),
     }
@@ -73,32 +73,32 @@ fn report(dir: &Path, options: &DemoOptions, seconds: f64) -> DemoReport {
     }
 }
 
-/// What is wrong with options that every synthetic corpus has.
+/// Checks the options that all synthetic corpora share.
 pub(crate) fn check(utterances: usize, speakers: usize, languages: &[Language]) -> Result<(), DemoError> {
-    let wrong = |message: String| Err(DemoError::Options(message));
+    let invalid = |message: String| Err(DemoError::Options(message));
     if !(1..=MAX_SPEAKERS).contains(&speakers) {
-        return wrong(format!("{speakers} speakers were asked for: there are 1 to {MAX_SPEAKERS}"));
+        return invalid(format!("{speakers} speakers requested: choose 1 to {MAX_SPEAKERS}"));
     }
     let distinct: HashSet<Language> = languages.iter().copied().collect();
     if languages.is_empty() || distinct.len() < languages.len() {
-        return wrong("name each language once: en, fa, or both".to_owned());
+        return invalid("name each language once: en, fa, or both".to_owned());
     }
     if utterances == 0 {
-        return wrong("0 utterances were asked for: at least 1".to_owned());
+        return invalid("0 utterances requested: choose at least 1".to_owned());
     }
     Ok(())
 }
 
-/// Deals sentences to languages and speakers. The first n utterances do not depend on how many follow.
+/// Distributes sentences over languages and speakers. The first n utterances do not depend on how many follow.
 fn plan(options: &DemoOptions) -> Result<Vec<Item>, DemoError> {
     let DemoOptions { utterances, speakers, ref languages, max_seconds, .. } = *options;
     check(utterances, speakers, languages)?;
     let seed = Seed::new(options.seed).derive("demo corpus");
-    // Where long ones are left out, more sentences are drawn than are said.
-    let enough = |n: usize| if max_seconds.is_some() { 4 * n + 64 } else { n };
+    // With a length limit, generate more sentences than needed.
+    let generated = |n: usize| if max_seconds.is_some() { 4 * n + 64 } else { n };
     let each = utterances.div_ceil(languages.len());
     let mut texts: Vec<_> =
-        languages.iter().map(|&language| sentences(language, seed, enough(each)).into_iter()).collect();
+        languages.iter().map(|&language| sentences(language, seed, generated(each)).into_iter()).collect();
     let mut items = Vec::new();
     for i in 0..utterances {
         let voice = &Voice::all()[i / languages.len() % speakers];
@@ -107,9 +107,9 @@ fn plan(options: &DemoOptions) -> Result<Vec<Item>, DemoError> {
         };
         let of_language = &mut texts[i % languages.len()];
         let Some(item) = of_language.map(|sentence| Item::new(i, sentence, voice, seed)).find(fits) else {
-            let which = max_seconds.map_or(String::new(), |most| format!(" and takes at most {most} s"));
+            let which = max_seconds.map_or(String::new(), |most| format!(" of at most {most} s"));
             return Err(DemoError::Options(format!(
-                "{utterances} utterances were asked for, but after {i} there is no sentence left that was not said{which}: ask for fewer"
+                "{utterances} utterances requested, but there are only {i} different sentences{which}: request fewer"
             )));
         };
         items.push(item);
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn utterances_are_dealt_evenly() {
+    fn utterances_are_distributed_evenly() {
         let options = DemoOptions { utterances: 60, ..DemoOptions::default() };
         let items = plan(&options).expect("the defaults are in range");
         for language in Language::ALL {
@@ -150,18 +150,18 @@ mod tests {
     }
 
     #[test]
-    fn no_utterance_is_longer_than_asked() {
+    fn no_utterance_exceeds_the_length_limit() {
         let limited = DemoOptions { utterances: 40, max_seconds: Some(3.0), ..DemoOptions::default() };
-        let items = plan(&limited).expect("short sentences are there");
+        let items = plan(&limited).expect("there are short sentences");
         assert_eq!(items.len(), 40);
         for item in &items {
             let (samples, _) =
-                super::super::spoken(&item.sentence.text, item.sentence.language, item.voice, item.seed);
+                super::super::synthesise(&item.sentence.text, item.sentence.language, item.voice, item.seed);
             assert!(samples.len() as f64 / 22_050.0 <= 3.0, "{}", item.id);
         }
         let all = plan(&DemoOptions { utterances: 40, ..DemoOptions::default() }).expect("in range");
         assert!(items.iter().zip(&all).any(|(a, b)| a.sentence != b.sentence), "nothing was left out");
-        // As `train` without a corpus asks for them.
+        // The options of `train` without a corpus.
         let languages = vec![Language::English];
         let training =
             DemoOptions { utterances: 2400, speakers: 2, languages, max_seconds: Some(3.2), ..limited };

@@ -1,6 +1,5 @@
-//! English letters to sounds. Words of the demo sentences are read by a small lexicon of their own and by
-//! rules, the first that fits deciding: these were checked word by word, and the demo corpus stays the
-//! same. All others are said as [`pronunciation`] has them.
+//! English letters to phonemes. Words of the demo sentences use a small lexicon and then rules, the first match deciding:
+//! these were checked word by word, and keep the demo corpus unchanged. All other words use [`pronunciation`].
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -14,12 +13,12 @@ use super::phoneme::Phoneme;
 use super::phrase::{Phone, Word};
 use super::sentences;
 
-/// The sounds of a word of lower-case letters and apostrophes.
+/// Pronounces a word of lower-case letters and apostrophes.
 pub(crate) fn pronounce(word: &str) -> Word {
     let phones = if DEMO_WORDS.contains(word) || entry(word).is_some() {
-        phones(&sounds(word))
+        phones(&phoneme_names(word))
     } else {
-        looked_up(word)
+        from_dictionary(word)
     };
     Word { text: word.to_owned(), phones }
 }
@@ -38,70 +37,73 @@ static DEMO_WORDS: LazyLock<HashSet<String>> = LazyLock::new(|| {
     words
 });
 
-/// Any other word.
-fn looked_up(word: &str) -> Vec<Phone> {
+/// Pronounces a word that is not in the demo sentences.
+fn from_dictionary(word: &str) -> Vec<Phone> {
     let is_unstressed = is_unstressed(word);
     let phone = |sound: Sound| {
-        // The unstressed AH of the dictionary is our AX; secondary stress keeps the quality of a vowel.
+        // The unstressed AH of the dictionary is AX here; secondary stress only keeps the quality of a vowel.
         let name = match (sound.name(), sound.stress()) {
             ("AH", Stress::None) => "AX",
             (name, _) => name,
         };
         let stressed = sound.stress() == Stress::Primary && !is_unstressed;
-        Phone { phoneme: Phoneme::named(name).expect("the inventory has all sounds of English"), stressed }
+        Phone { phoneme: Phoneme::named(name).expect("the inventory has all English phonemes"), stressed }
     };
     pronunciation::pronounce(word).into_iter().map(phone).collect()
 }
 
 fn entry(word: &str) -> Option<&'static str> {
-    LEXICON.iter().find(|(entry, _)| *entry == word).map(|&(_, sounds)| sounds)
+    LEXICON.iter().find(|(entry, _)| *entry == word).map(|&(_, phoneme_names)| phoneme_names)
 }
 
-/// The sounds of a word as names with a space between, `1` after the stressed vowel.
-fn sounds(word: &str) -> String {
-    if let Some(sounds) = entry(word) {
-        return sounds.to_owned();
+/// Phoneme names of a word separated by spaces, with `1` after the stressed vowel.
+fn phoneme_names(word: &str) -> String {
+    if let Some(phoneme_names) = entry(word) {
+        return phoneme_names.to_owned();
     }
     let plain: String = word.chars().filter(|letter| letter.is_ascii_lowercase()).collect();
-    if let Some(sounds) = entry(&plain) {
-        return sounds.to_owned();
+    if let Some(phoneme_names) = entry(&plain) {
+        return phoneme_names.to_owned();
     }
     for (ending, add) in
         [("s", plural as fn(&str) -> &'static str), ("es", plural), ("ed", past), ("ing", |_| "IH NG")]
     {
         if let Some(stem) = plain.strip_suffix(ending)
-            && let Some(sounds) = entry(stem)
+            && let Some(phoneme_names) = entry(stem)
         {
-            return format!("{sounds} {}", add(last_sound(sounds)));
+            return format!("{phoneme_names} {}", add(last_sound(phoneme_names)));
         }
     }
     by_rule(&plain)
 }
 
-fn last_sound(sounds: &str) -> &str {
-    sounds.rsplit(' ').next().unwrap_or("").trim_end_matches('1')
+fn last_sound(phoneme_names: &str) -> &str {
+    phoneme_names.rsplit(' ').next().unwrap_or("").trim_end_matches('1')
 }
 
-/// The word by rules, with the stress on its first vowel that is not a schwa.
+/// Pronounces a word by rules, with the stress on its first vowel that is not a schwa.
 fn by_rule(word: &str) -> String {
     let mut names: Vec<String> = rules::read(word).iter().map(|read| read.name.to_owned()).collect();
     let is_full = |name: &String| name != "AX" && Phoneme::named(name).is_some_and(Phoneme::is_vowel);
     if let Some(stressed) = names.iter_mut().find(|name| is_full(name)) {
         stressed.push('1');
     } else if !word.is_empty() && !names.iter().any(|name| name == "AX") {
-        // A letter that stands alone without a vowel is still said.
+        // A single letter without a vowel is spoken with a schwa.
         names.push("AX".to_owned());
     }
     names.join(" ")
 }
 
-fn phones(sounds: &str) -> Vec<Phone> {
-    sounds
+fn phones(phoneme_names: &str) -> Vec<Phone> {
+    phoneme_names
         .split_whitespace()
         .map(|name| {
             let stressed = name.ends_with('1');
             let phoneme = Phoneme::named(name.trim_end_matches('1'));
-            Phone { phoneme: phoneme.expect("rules and lexicon name only sounds of the inventory"), stressed }
+            Phone {
+                phoneme: phoneme.expect("rules and lexicon use only phonemes of the inventory"),
+                stressed,
+            }
         })
         .collect()
 }
@@ -139,12 +141,12 @@ mod tests {
 
     #[test]
     fn a_known_word_takes_regular_endings() {
-        assert_eq!(sounds("door"), "D AO1 R");
-        assert_eq!(sounds("mothers"), "M AH1 DH ER Z");
-        assert_eq!(sounds("friend's"), "F R EH1 N D Z");
+        assert_eq!(phoneme_names("door"), "D AO1 R");
+        assert_eq!(phoneme_names("mothers"), "M AH1 DH ER Z");
+        assert_eq!(phoneme_names("friend's"), "F R EH1 N D Z");
     }
 
-    fn said(word: &str) -> String {
+    fn phone_names(word: &str) -> String {
         let names = pronounce(word)
             .phones
             .into_iter()
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn words_beyond_the_demo_come_from_the_dictionary_whole_or_in_parts() {
+    fn other_words_come_from_the_dictionary_whole_or_in_parts() {
         for (word, expected) in [
             ("colonel", "K ER1 N AX L"),
             ("through", "TH R UW"),
@@ -168,17 +170,17 @@ mod tests {
             ("cafe", "K AX F EY1"),
             ("'twas", "T W AH1 Z"),
         ] {
-            assert_eq!(said(word), expected, "{word}");
+            assert_eq!(phone_names(word), expected, "{word}");
         }
     }
 
     #[test]
     fn the_demo_does_not_change_with_the_dictionary() {
-        // The dictionary has an AH where the checked rules have an AX, and both are fine.
-        assert_eq!(said("station"), phones_by_rule("station"));
+        // The dictionary has an AH where the checked rules have an AX; both are correct.
+        assert_eq!(phone_names("station"), phones_by_rule("station"));
         assert!(DEMO_WORDS.contains("window") && DEMO_WORDS.contains("seventeen"));
         for word in DEMO_WORDS.iter().filter(|word| !word.is_empty()) {
-            assert_eq!(pronounce(word).phones, phones(&sounds(word)), "{word}");
+            assert_eq!(pronounce(word).phones, phones(&phoneme_names(word)), "{word}");
         }
     }
 
@@ -187,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn the_lexicon_holds_only_words_that_rules_misread() {
+    fn the_lexicon_contains_only_words_that_rules_misread() {
         let mut seen = std::collections::HashSet::new();
-        for (word, sounds) in LEXICON {
-            assert!(seen.insert(word), "{word} stands in the lexicon twice");
-            assert_ne!(by_rule(word), *sounds, "{word} needs no entry");
-            assert!(!phones(sounds).is_empty());
+        for (word, phoneme_names) in LEXICON {
+            assert!(seen.insert(word), "{word} is in the lexicon twice");
+            assert_ne!(by_rule(word), *phoneme_names, "{word} needs no entry");
+            assert!(!phones(phoneme_names).is_empty());
         }
     }
 

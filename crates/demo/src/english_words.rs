@@ -1,5 +1,4 @@
-//! The English lexicon: function words, which lean on their neighbours and have no stress, and words
-//! of the demo sentences that the rules would misread.
+//! The English lexicon: unstressed function words, and words of the demo sentences that the rules would misread.
 
 #[rustfmt::skip]
 pub(crate) const LEXICON: &[(&str, &str)] = &[
@@ -9,7 +8,7 @@ pub(crate) const LEXICON: &[(&str, &str)] = &[
     ("my", "M AY"), ("me", "M IY"), ("we", "W IY"), ("he", "HH IY"), ("she", "SH IY"), ("our", "AW ER"), ("it", "IH T"),
     ("at", "AE T"), ("in", "IH N"), ("on", "AA N"), ("by", "B AY"), ("if", "IH F"), ("but", "B AH T"), ("an", "AE N"),
     ("has", "HH AE Z"), ("did", "D IH D"), ("do", "D UW"), ("can", "K AE N"), ("will", "W IH L"),
-    // words with sounds of their own
+    // words with an irregular pronunciation
     ("ago", "AX G OW1"), ("bakery", "B EY1 K ER IY"), ("banana", "B AX N AE1 N AX"), ("because", "B IH K AO1 Z"),
     ("before", "B IH F AO1 R"), ("behind", "B IH HH AY1 N D"), ("berlin", "B ER L IH1 N"), ("breakfast", "B R EH1 K F AX S T"),
     ("carrot", "K EH1 R AX T"), ("city", "S IH1 T IY"), ("david", "D EY1 V IH D"), ("degree", "D IH G R IY1"), ("evening", "IY1 V N IH NG"),

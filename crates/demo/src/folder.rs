@@ -2,13 +2,13 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `metadata.csv` | `id\|text\|normalised text`, one utterance a line |
+//! | `metadata.csv` | `id\|text\|normalised text`, one utterance per line |
 //! | `wavs/ID.wav` | 22,050 Hz, mono, 16-bit |
 //! | `speakers.csv` | `id\|speaker\|language` |
-//! | `demo-corpus.json`, `synthetic-corpus.json` | what it was made from; by this file a folder is known to be ours |
+//! | `demo-corpus.json`, `synthetic-corpus.json` | the options; this marker identifies a folder as ours |
 //!
-//! That file is written first and `metadata.csv` last: a run that was killed leaves a folder that no reader
-//! takes for a corpus and that the next run completes.
+//! The marker is written first and `metadata.csv` last: a killed run leaves a folder that no reader mistakes for a corpus
+//! and that the next run completes.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -21,31 +21,31 @@ use rayon::prelude::*;
 
 use super::sentences::Sentence;
 use super::voice::Voice;
-use super::{Language, SAMPLE_RATE, spoken};
+use super::{Language, SAMPLE_RATE, synthesise};
 
-/// What was made.
+/// Description of a written corpus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemoReport {
-    /// The folder.
+    /// The corpus folder.
     pub dir: PathBuf,
-    /// How many utterances it holds.
+    /// Number of utterances.
     pub utterances: usize,
-    /// Their length together, in seconds.
+    /// Total length in seconds.
     pub seconds: f64,
-    /// Who speaks.
+    /// Names of the speakers.
     pub speakers: Vec<&'static str>,
-    /// In which languages, as codes.
+    /// Codes of the languages.
     pub languages: Vec<&'static str>,
 }
 
-/// Why a corpus was not made.
+/// Errors of writing a corpus.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// Options out of range.
     #[error("{0}")]
     Options(String),
-    /// The folder holds something else.
-    #[error("{} is not empty and holds no synthetic speech: name another folder, or overwrite it (--force)", dir.display())]
+    /// The folder has other content.
+    #[error("{} is not empty and contains no synthetic speech: choose another folder, or overwrite it (--force)", dir.display())]
     NotEmpty {
         /// The folder.
         dir: PathBuf,
@@ -53,34 +53,34 @@ pub enum DemoError {
     /// Reading or writing failed.
     #[error("{doing} {}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation, such as "reading".
         doing: &'static str,
-        /// To which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The underlying error.
         source: std::io::Error,
     },
 }
 
-/// By this beginning of a line in its marker a folder is known to be ours.
+/// A marker with this text identifies a folder as ours.
 const MADE_BY: &str = "\"made_by\": \"myxtts ";
 const METADATA: &str = "metadata.csv";
 const SPEAKERS: &str = "speakers.csv";
-const SOUNDS: &str = "wavs";
-/// The end of the name of a file that is not finished.
+const AUDIO_FOLDER: &str = "wavs";
+/// Suffix of a partially written file.
 const UNFINISHED: &str = ".unfinished";
-/// Bytes of a WAV file before its samples.
+/// Size of a WAV header in bytes.
 const WAV_HEADER: u64 = 44;
 
-/// The file that says what a folder was made from.
+/// The file with the options of a corpus.
 pub(crate) struct Marker {
-    /// Its name.
+    /// File name.
     file: &'static str,
     content: String,
 }
 
 impl Marker {
-    /// `fields` are lines of JSON, without the comma at the end.
+    /// `fields` are lines of JSON, without the trailing comma.
     pub fn new(file: &'static str, command: &str, fields: &[String]) -> Self {
         let made_by = format!("{MADE_BY}{command}\"");
         let note = "\"note\": \"synthetic speech, no recording of a person\"";
@@ -89,7 +89,7 @@ impl Marker {
         Marker { file, content: format!("{{\n  {}\n}}\n", lines.join(",\n  ")) }
     }
 
-    fn found(&self, dir: &Path) -> Result<Option<Vec<u8>>, DemoError> {
+    fn read(&self, dir: &Path) -> Result<Option<Vec<u8>>, DemoError> {
         let path = dir.join(self.file);
         match std::fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -99,7 +99,7 @@ impl Marker {
     }
 }
 
-/// One utterance to be made.
+/// One utterance to synthesise.
 pub(crate) struct Item {
     pub id: String,
     pub sentence: Sentence,
@@ -115,17 +115,17 @@ impl Item {
     }
 }
 
-/// Makes a corpus of `items` in `dir`, on all cores. A folder that holds synthetic speech already is brought
-/// to these; with the same marker nothing in it changes. Gives the seconds of speech.
-pub(crate) fn make(
+/// Writes a corpus of `items` to `dir`, on all cores. Existing synthetic speech is replaced; with the same marker nothing
+/// changes. Returns the seconds of speech.
+pub(crate) fn write_corpus(
     dir: &Path,
     items: &[Item],
     marker: &Marker,
     overwrite: bool,
     progress: &dyn Progress,
 ) -> Result<f64, DemoError> {
-    let wavs = dir.join(SOUNDS);
-    open(dir, marker, overwrite)?;
+    let wavs = dir.join(AUDIO_FOLDER);
+    claim_folder(dir, marker, overwrite)?;
     make_dir(&wavs)?;
 
     progress.start("speaking", items.len() as u64);
@@ -133,7 +133,7 @@ pub(crate) fn make(
         .par_iter()
         .map(|item| {
             let (samples, _) =
-                spoken(&item.sentence.normalised, item.sentence.language, item.voice, item.seed);
+                synthesise(&item.sentence.normalised, item.sentence.language, item.voice, item.seed);
             store(&wavs.join(format!("{}.wav", item.id)), &encode_pcm16(&samples, SAMPLE_RATE))?;
             progress.advance(1);
             Ok(samples.len())
@@ -155,17 +155,21 @@ pub(crate) fn make(
     Ok(samples as f64 / f64::from(SAMPLE_RATE))
 }
 
-/// The seconds of speech in a folder that is as [`make`] would leave it; `None` where something is missing.
-pub(crate) fn made(dir: &Path, items: &[Item], marker: &Marker) -> Result<Option<f64>, DemoError> {
-    // The list is written last: where it is, the sounds were written.
-    if marker.found(dir)?.is_none_or(|found| found != marker.content.as_bytes())
+/// Returns the seconds of speech if the folder already is what [`write_corpus`] would write; `None` if something is missing.
+pub(crate) fn existing_seconds(
+    dir: &Path,
+    items: &[Item],
+    marker: &Marker,
+) -> Result<Option<f64>, DemoError> {
+    // The metadata is written last: if it exists, the audio files were written.
+    if marker.read(dir)?.is_none_or(|found| found != marker.content.as_bytes())
         || !dir.join(METADATA).is_file()
     {
         return Ok(None);
     }
     let mut samples = 0;
     for item in items {
-        let Ok(file) = std::fs::metadata(dir.join(SOUNDS).join(format!("{}.wav", item.id))) else {
+        let Ok(file) = std::fs::metadata(dir.join(AUDIO_FOLDER).join(format!("{}.wav", item.id))) else {
             return Ok(None);
         };
         samples += file.len().saturating_sub(WAV_HEADER) / 2;
@@ -173,17 +177,17 @@ pub(crate) fn made(dir: &Path, items: &[Item], marker: &Marker) -> Result<Option
     Ok(Some(samples as f64 / f64::from(SAMPLE_RATE)))
 }
 
-/// Makes the folder ours: refuses one that holds something else, and takes back the word of an older
-/// corpus in it before the first of its sounds is replaced.
-fn open(dir: &Path, marker: &Marker, overwrite: bool) -> Result<(), DemoError> {
+/// Claims the folder: rejects one with other content, and removes the metadata of an older corpus before its first audio
+/// file is replaced.
+fn claim_folder(dir: &Path, marker: &Marker, overwrite: bool) -> Result<(), DemoError> {
     make_dir(dir)?;
     let path = dir.join(marker.file);
-    match marker.found(dir)? {
+    match marker.read(dir)? {
         Some(bytes) if bytes == marker.content.as_bytes() => return Ok(()),
         Some(bytes) if String::from_utf8_lossy(&bytes).contains(MADE_BY) => {}
         _ => {
             let entries = std::fs::read_dir(dir).map_err(|source| io("listing", dir, source))?;
-            // A run killed at its very first file leaves only the beginning of that.
+            // A run killed while writing its first file leaves only that partial file.
             let own = format!("{}{UNFINISHED}", marker.file);
             let foreign = |entry: std::io::Result<std::fs::DirEntry>| {
                 entry.map_or(true, |entry| entry.file_name() != own.as_str())
@@ -198,7 +202,7 @@ fn open(dir: &Path, marker: &Marker, overwrite: bool) -> Result<(), DemoError> {
     store(&path, marker.content.as_bytes())
 }
 
-/// Removes sounds of an older synthetic corpus that this one does not have; nothing else.
+/// Removes audio files of an older synthetic corpus that are not part of this one, and nothing else.
 fn remove_stale(wavs: &Path, items: &[Item]) -> Result<(), DemoError> {
     let wanted: HashSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
     for found in std::fs::read_dir(wavs).map_err(|source| io("listing", wavs, source))? {
@@ -240,28 +244,28 @@ fn remove(path: &Path) -> Result<(), DemoError> {
     }
 }
 
-/// Writes a file beside its place and moves it there; leaves one alone that has the content already.
+/// Writes a temporary file and renames it; skips a file that already has this content.
 fn store(path: &Path, bytes: &[u8]) -> Result<(), DemoError> {
     if std::fs::read(path).is_ok_and(|found| found == bytes) {
         return Ok(());
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(UNFINISHED);
-    let beside = PathBuf::from(beside);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(UNFINISHED);
+    let temporary = PathBuf::from(temporary);
     let written = (|| {
         use std::io::Write;
-        let mut file = std::fs::File::create(&beside)?;
+        let mut file = std::fs::File::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)
+        std::fs::rename(&temporary, path)
     })();
     written.map_err(|source| {
-        _ = std::fs::remove_file(&beside); // the error that matters is the first
+        _ = std::fs::remove_file(&temporary); // the error that matters is the first
         io("writing", path, source)
     })
 }
 
-/// Makes renames in a folder durable, where the system can.
+/// Makes renames in a folder durable, if the system supports it.
 fn sync_dir(dir: &Path) -> Result<(), DemoError> {
     if cfg!(unix) {
         let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
@@ -275,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_our_own_making_are_ours() {
+    fn only_generated_ids_are_recognised() {
         assert!(
             is_our_id("en_mina_00001") && is_our_id("fa_kian_123456") && is_our_id("en_voice-0300_00001")
         );

@@ -1,16 +1,16 @@
-//! The words that every English text is full of, in about the proportion in which it has them.
+//! The most frequent English words, with their approximate frequencies.
 
 /// What may follow a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A word with a meaning of its own, or its sentence makes no sense: «the», «of».
+    /// A content word, without which the sentence would make no sense: «the», «of».
     Content,
-    /// Anything, also the end.
+    /// Any word, or the end of the sentence.
     Anything,
 }
 use Next::{Anything, Content};
 
-/// The words; how often each occurs, in ten thousand words of prose; what may follow.
+/// Word, frequency per ten thousand words of prose, and what may follow.
 #[rustfmt::skip]
 pub(crate) const FUNCTION_WORDS: &[(&str, u32, Next)] = &[
     ("the", 600, Content), ("of", 290, Content), ("and", 280, Content), ("to", 250, Content), ("a", 220, Content),
@@ -42,7 +42,7 @@ pub(crate) const FUNCTION_WORDS: &[(&str, u32, Next)] = &[
     ("you're", 3, Content), ("he'd", 2, Content), ("we'll", 2, Content), ("won't", 2, Content), ("wasn't", 2, Content),
 ];
 
-/// What questions begin with.
+/// Words that begin a question.
 #[rustfmt::skip]
 pub(crate) const QUESTION_WORDS: [&str; 20] = [
     "who", "what", "when", "where", "why", "how", "which", "is", "are", "was", "were", "do", "does", "did", "can",

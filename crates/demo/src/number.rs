@@ -1,5 +1,5 @@
-//! Numbers in words, as far as the demo sentences need them: whole numbers below a million.
-//! The cleaners in [`myxtts_text`] know all the rest; the demo must not change when they improve.
+//! Numbers in words, as far as the demo sentences need them: integers below a million. The cleaners in [`myxtts_text`]
+//! handle everything else, but the demo must not change when they improve.
 
 use super::Language;
 
@@ -55,7 +55,7 @@ const PERSIAN_TENS: [&str; 10] = ["", "", "بیست", "سی", "چهل", "پنج�
 const PERSIAN_HUNDREDS: [&str; 10] =
     ["", "صد", "دویست", "سیصد", "چهارصد", "پانصد", "ششصد", "هفتصد", "هشتصد", "نهصد"];
 
-/// The text with every run of digits, of any of the three scripts, in words.
+/// Replaces every run of digits, in any of the three scripts, with words.
 pub(crate) fn spell_out(text: &str, language: Language) -> String {
     let mut out = String::with_capacity(text.len());
     let mut digits = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) fn spell_out(text: &str, language: Language) -> String {
     out
 }
 
-/// Every word that numbers are spelled with in English.
+/// Every English word used in spelled-out numbers.
 pub(crate) fn english_words() -> impl Iterator<Item = &'static str> {
     ENGLISH_SMALL
         .into_iter()
@@ -98,7 +98,7 @@ fn in_words(digits: &[u32], language: Language) -> String {
         Language::Persian => (&PERSIAN_SMALL, persian),
     };
     if digits.len() > 6 || (digits.len() > 1 && digits[0] == 0) {
-        // Not a quantity: a telephone number, or something longer than we count.
+        // Not a quantity: a telephone number, or too long to count.
         let words: Vec<&str> = digits.iter().map(|&digit| one_by_one[digit as usize]).collect();
         return words.join(" ");
     }

@@ -1,8 +1,8 @@
-//! Persian letters to sounds. The script leaves short vowels and most ezafes unwritten, so words come
-//! from a lexicon first; what is not in it is read by rules that put a short vowel where none is seen.
+//! Persian letters to phonemes. The script omits short vowels and most ezafes, so words are looked up in a lexicon first;
+//! other words are read by rules that insert short vowels.
 //!
-//! Notation: `a e o` short, `A i u` long, `S Z C j` for ش ژ چ ج, `x q ?` for خ ق ع, `'` before the
-//! stressed vowel (the last one where none is marked).
+//! Notation: `a e o` short, `A i u` long, `S Z C j` for ش ژ چ ج, `x q ?` for خ ق ع, `'` before the stressed vowel (the last
+//! one if none is marked).
 
 pub(crate) use super::persian_words::LEXICON;
 use super::phoneme::{Manner, Phoneme};
@@ -10,22 +10,22 @@ use super::phrase::{Phone, Word};
 
 const JOINER: char = '\u{200c}';
 
-/// What a word does to its neighbours.
+/// The effect of a word on its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum WordClass {
     /// Takes an ezafe before a modifier.
     Noun,
-    /// Adjective, or the name of a city: asks for an ezafe on the noun before it.
+    /// Adjective or name of a city: requires an ezafe on the noun before it.
     Modifier,
-    /// A numeral: «ساعت» before it has an ezafe, «و» between two is `o`.
+    /// A numeral: «ساعت» before it takes an ezafe, «و» between two is `o`.
     Number,
-    /// Stressed, and nothing more.
+    /// A stressed word without effect on its neighbours.
     Word,
-    /// Leans on its neighbours: no stress.
+    /// A clitic: no stress.
     Particle,
 }
 
-/// The letter, or the two of a ligature, in Persian spelling; `None` where it has no sound here.
+/// The letter, or the two of a ligature, in Persian spelling; `None` if it has no sound here.
 pub(crate) fn letter(character: char) -> Option<[char; 2]> {
     let one = |letter| Some([letter, '\0']);
     match character {
@@ -35,11 +35,11 @@ pub(crate) fn letter(character: char) -> Option<[char; 2]> {
         'أ' | 'إ' | 'ٱ' => one('ا'),
         'ؤ' | 'ئ' | 'ء' => one('ئ'),
         'ﻻ' | 'ﻼ' => Some(['ل', 'ا']),
-        // Kashida, superscript alef, sukun, direction marks: nothing to hear, nothing to report.
+        // Kashida, superscript alef, sukun and direction marks are silent and not reported.
         '\u{640}' | '\u{670}' | '\u{652}' | '\u{200e}' | '\u{200f}' => Some(['\0', '\0']),
         JOINER | '\u{64b}'..='\u{651}' | 'آ' => one(character),
         _ if consonant(character).is_some() || "اوی".contains(character) => one(character),
-        // Letters that other languages added to the script, as the Persian ones they grew from.
+        // Letters added to the script by other languages, as the Persian letters they derive from.
         'ھ' | 'ہ' | 'ۂ' | 'ۃ' | 'ە' => one('ه'),
         'ے' | 'ۓ' | 'ێ' | 'ې' | 'ۍ' => one('ی'),
         'ۆ' | 'ۇ' | 'ۈ' | 'ۋ' | 'ڤ' => one('و'),
@@ -53,9 +53,9 @@ pub(crate) fn letter(character: char) -> Option<[char; 2]> {
         'ښ' => one('ش'),
         'ځ' | 'ږ' => one('ژ'),
         'څ' => one('چ'),
-        // Marks above and below letters.
+        // Diacritics.
         '\u{610}'..='\u{61a}' | '\u{653}'..='\u{65f}' | '\u{6d6}'..='\u{6ed}' => Some(['\0', '\0']),
-        // Letters in the shape they have at a place in a word.
+        // Positional forms of letters.
         '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}' => {
             let mut parts = Vec::new();
             unicode_normalization::char::decompose_compatible(character, |part| parts.push(part));
@@ -65,15 +65,15 @@ pub(crate) fn letter(character: char) -> Option<[char; 2]> {
                 _ => None,
             }
         }
-        // Any other letter of the script is at least heard.
+        // Any other letter of the script is read as a glottal stop.
         '\u{620}'..='\u{64a}' | '\u{66e}'..='\u{6d3}' | '\u{750}'..='\u{77f}' => one('ئ'),
         _ => None,
     }
 }
 
-/// Sounds of the words of one phrase: neighbours matter, for the ezafe and for «و».
+/// Pronounces the words of one phrase: neighbours matter for the ezafe and for «و».
 pub(crate) fn pronounce(words: &[String]) -> Vec<Word> {
-    let read: Vec<(String, Class)> = words.iter().map(|word| look_up(word)).collect();
+    let read: Vec<(String, WordClass)> = words.iter().map(|word| look_up(word)).collect();
     let class = |i: usize| read.get(i).map(|(_, class)| *class);
     words
         .iter()
@@ -81,20 +81,24 @@ pub(crate) fn pronounce(words: &[String]) -> Vec<Word> {
         .map(|(i, text)| {
             let (mut notation, own) = read[i].clone();
             let next = class(i + 1);
-            if text == "و" && next == Some(Class::Number) && i > 0 && class(i - 1) == Some(Class::Number) {
+            if text == "و"
+                && next == Some(WordClass::Number)
+                && i > 0
+                && class(i - 1) == Some(WordClass::Number)
+            {
                 notation = "o".to_owned();
             }
-            let wanted = (own == Class::Noun && next == Some(Class::Modifier))
-                || (text == "ساعت" && next == Some(Class::Number));
-            if wanted {
+            let has_ezafe = (own == WordClass::Noun && next == Some(WordClass::Modifier))
+                || (text == "ساعت" && next == Some(WordClass::Number));
+            if has_ezafe {
                 add_ezafe(&mut notation);
             }
-            Word { text: text.clone(), phones: phones(&notation, own != Class::Particle) }
+            Word { text: text.clone(), phones: phones(&notation, own != WordClass::Particle) }
         })
         .collect()
 }
 
-/// An ezafe that is not written. After a vowel other than i it would be, so there is none.
+/// Adds an unwritten ezafe. After a vowel other than i it would be written, so none is added.
 fn add_ezafe(notation: &mut String) {
     // Stress stays where it was: an ezafe is never stressed.
     mark_stress(notation);
@@ -117,11 +121,11 @@ fn is_vowel(sign: char) -> bool {
     "aeoAiu".contains(sign)
 }
 
-fn entry(word: &str) -> Option<(&'static str, Class)> {
+fn entry(word: &str) -> Option<(&'static str, WordClass)> {
     LEXICON.iter().find(|(entry, _, _)| *entry == word).map(|&(_, notation, class)| (notation, class))
 }
 
-/// Endings and beginnings that a joiner sets off; only prefixes of verbs draw the stress.
+/// Prefixes and suffixes separated by a joiner; only verb prefixes take the stress.
 const AFFIXES: [(&str, &str); 14] = [
     ("می", "m'i"),
     ("نمی", "n'emi"),
@@ -139,7 +143,7 @@ const AFFIXES: [(&str, &str); 14] = [
     ("اید", "id"),
 ];
 
-fn look_up(word: &str) -> (String, Class) {
+fn look_up(word: &str) -> (String, WordClass) {
     if let Some((notation, class)) = entry(word) {
         return (notation.to_owned(), class);
     }
@@ -153,21 +157,21 @@ fn look_up(word: &str) -> (String, Class) {
                 (None, None) => by_rule(part),
             };
             if matches!(part, "ی" | "ام" | "ات" | "اش") {
-                mark_stress(&mut notation); // these lean on what stands before them
+                mark_stress(&mut notation); // these are clitics of the preceding part
             }
-            // One stress a word, and the first mark wins: that of a verb's prefix.
+            // One stress per word, and the first mark wins: that of a verb prefix.
             if notation.contains('\'') {
                 notation.extend(sounds.chars().filter(|&sign| sign != '\''));
             } else {
                 notation.push_str(&sounds);
             }
         }
-        return (notation, Class::Word);
+        return (notation, WordClass::Word);
     }
-    (attached(word).unwrap_or_else(|| by_rule(word)), Class::Word)
+    (attached(word).unwrap_or_else(|| by_rule(word)), WordClass::Word)
 }
 
-/// Endings that are written without a joiner as well, and whether they carry the stress.
+/// Endings that are also written without a joiner, and whether they take the stress.
 const ATTACHED: [(&str, &str, bool); 13] = [
     ("هایی", "hAyi", true),
     ("های", "hAye", true),
@@ -184,12 +188,12 @@ const ATTACHED: [(&str, &str, bool); 13] = [
     ("ش", "aS", false),
 ];
 
-/// A word of the lexicon with an ending that is written as part of it.
+/// Pronounces a word of the lexicon with an ending attached to it.
 fn attached(word: &str) -> Option<String> {
     ATTACHED.iter().find_map(|&(ending, sounds, stressed)| {
         let (stem, _) = entry(word.strip_suffix(ending)?)?;
         let mut notation = stem.to_owned();
-        // After a vowel an ending that begins with one is written in another way.
+        // After a vowel, an ending that begins with one is written differently.
         if stem.ends_with(is_vowel) && sounds.starts_with(is_vowel) {
             return None;
         }
@@ -229,7 +233,7 @@ fn consonant(letter: char) -> Option<char> {
     })
 }
 
-/// A word that no lexicon knows: long vowels as written, short ones as marked or guessed.
+/// Pronounces a word that is not in the lexicon: long vowels as written, short ones as marked or guessed.
 fn by_rule(word: &str) -> String {
     let letters: Vec<char> = word.chars().filter(|&letter| letter != JOINER).collect();
     let mut out = String::new();
@@ -241,7 +245,7 @@ fn by_rule(word: &str) -> String {
             letters.get(i + 1).is_some_and(|&next| "اآ\u{64b}\u{64e}\u{650}\u{64f}".contains(next));
         match letter {
             'آ' => out.push('A'),
-            // At the beginning an alef only carries a vowel: a long one that is written, or a short one.
+            // An initial alef only carries a vowel: a written long one, or a short one.
             'ا' if first => match letters.get(i + 1) {
                 Some('ی' | 'و' | '\u{64e}' | '\u{650}' | '\u{64f}') => {}
                 _ => out.push('a'),
@@ -261,7 +265,7 @@ fn by_rule(word: &str) -> String {
             'ه' if last && !first && !after_vowel => out.push('e'),
             _ => out.extend(consonant(letter)),
         }
-        // Three consonants never meet, and no word begins with two: a short vowel stands between.
+        // Three consonants never meet, and no word begins with two: insert a short vowel.
         let begins = out.chars().count() == 1;
         let next_is_consonant = letters.get(i + 1).is_some_and(|&next| {
             let final_h = next == 'ه' && i + 2 == letters.len();
@@ -273,12 +277,12 @@ fn by_rule(word: &str) -> String {
         }
     }
     if !out.is_empty() && !out.contains(is_vowel) {
-        out.push('e'); // a consonant alone is said with a vowel
+        out.push('e'); // a single consonant is spoken with a vowel
     }
     out
 }
 
-/// Notation into sounds.
+/// Converts notation to phones.
 fn phones(notation: &str, stressed: bool) -> Vec<Phone> {
     let mut notation = notation.to_owned();
     mark_stress(&mut notation);
@@ -292,10 +296,10 @@ fn phones(notation: &str, stressed: bool) -> Vec<Phone> {
                 continue;
             }
             'n' if matches!(signs.get(i + 1), Some('k' | 'g' | 'q')) => "NG",
-            _ => name_of(sign),
+            _ => phoneme_name(sign),
         };
-        let phoneme = Phoneme::named(name).expect("the notation names only sounds of the inventory");
-        // A doubled consonant is one that is held; the synthesiser has no longer one to offer.
+        let phoneme = Phoneme::named(name).expect("the notation uses only phonemes of the inventory");
+        // A doubled consonant is a long one, which the synthesiser does not have.
         let doubled =
             out.last().is_some_and(|last| last.phoneme == phoneme && phoneme.manner() != Manner::Vowel);
         if !doubled {
@@ -306,7 +310,7 @@ fn phones(notation: &str, stressed: bool) -> Vec<Phone> {
     out
 }
 
-fn name_of(sign: char) -> &'static str {
+fn phoneme_name(sign: char) -> &'static str {
     match sign {
         'a' => "a",
         'e' => "e",
@@ -349,7 +353,7 @@ mod tests {
     use crate::phrase::read;
     use crate::sentences::{grammar, held_out};
 
-    fn said(text: &str) -> String {
+    fn ipa(text: &str) -> String {
         let (phrases, unknown) = read(text, Language::Persian);
         assert_eq!(unknown, None, "{text}");
         let words = phrases.iter().flat_map(|phrase| &phrase.words);
@@ -359,45 +363,45 @@ mod tests {
     }
 
     #[test]
-    fn an_ezafe_is_heard_where_the_words_ask_for_it() {
-        assert_eq!(said("کتاب سبز"), "ketɒːbe sæbz");
-        assert_eq!(said("صندلی کوچک"), "sændæliːje kuːtʃæk");
-        assert_eq!(said("دوچرخه‌ی آبی"), "dotʃæɾxeje ɒːbiː");
-        assert_eq!(said("قطار شیراز ساعت ۷"), "ɢætɒːɾe ʃiːɾɒːz sɒːʔæte hæft");
-        assert_eq!(said("هوا سرد است"), "hævɒː sæɾd æst");
-        assert_eq!(said("یک کتاب خرید"), "jek ketɒːb xæɾiːd");
+    fn an_ezafe_is_added_where_required() {
+        assert_eq!(ipa("کتاب سبز"), "ketɒːbe sæbz");
+        assert_eq!(ipa("صندلی کوچک"), "sændæliːje kuːtʃæk");
+        assert_eq!(ipa("دوچرخه‌ی آبی"), "dotʃæɾxeje ɒːbiː");
+        assert_eq!(ipa("قطار شیراز ساعت ۷"), "ɢætɒːɾe ʃiːɾɒːz sɒːʔæte hæft");
+        assert_eq!(ipa("هوا سرد است"), "hævɒː sæɾd æst");
+        assert_eq!(ipa("یک کتاب خرید"), "jek ketɒːb xæɾiːd");
     }
 
     #[test]
     fn and_is_short_between_numbers() {
-        assert_eq!(said("۲۱"), "biːst o jek");
-        assert_eq!(said("نان و پنیر"), "nɒːn væ pæniːɾ");
+        assert_eq!(ipa("۲۱"), "biːst o jek");
+        assert_eq!(ipa("نان و پنیر"), "nɒːn væ pæniːɾ");
     }
 
     #[test]
     fn words_outside_the_lexicon_follow_the_letters() {
-        assert_eq!(said("شیشه"), "ʃiːʃe");
-        assert_eq!(said("دانا"), "dɒːnɒː");
-        assert_eq!(said("توران"), "tuːɾɒːn");
-        assert_eq!(said("گُل"), "ɡol");
-        assert_eq!(said("می‌دود"), "miːduːd");
-        assert_eq!(said("ترازو"), "tæɾɒːzuː");
-        assert_eq!(said("ب"), "be");
+        assert_eq!(ipa("شیشه"), "ʃiːʃe");
+        assert_eq!(ipa("دانا"), "dɒːnɒː");
+        assert_eq!(ipa("توران"), "tuːɾɒːn");
+        assert_eq!(ipa("گُل"), "ɡol");
+        assert_eq!(ipa("می‌دود"), "miːduːd");
+        assert_eq!(ipa("ترازو"), "tæɾɒːzuː");
+        assert_eq!(ipa("ب"), "be");
         // An ending without a joiner.
-        assert_eq!(said("کتابها"), "ketɒːbhɒː");
-        assert_eq!(said("کتابشان"), "ketɒːbeʃɒːn");
-        // Letters of neighbours, and letters in the shape of their place.
-        assert_eq!(said("ٹڈڑ"), said("تدر"));
-        assert_eq!(said("ﮐﺘﺎﺏ"), said("کتاب"));
+        assert_eq!(ipa("کتابها"), "ketɒːbhɒː");
+        assert_eq!(ipa("کتابشان"), "ketɒːbeʃɒːn");
+        // Letters of neighbouring languages, and positional forms.
+        assert_eq!(ipa("ٹڈڑ"), ipa("تدر"));
+        assert_eq!(ipa("ﮐﺘﺎﺏ"), ipa("کتاب"));
         // Arabic spelling of the same word.
-        assert_eq!(said("كتاب"), said("کتاب"));
+        assert_eq!(ipa("كتاب"), ipa("کتاب"));
     }
 
     #[test]
-    fn the_lexicon_is_written_in_the_notation_and_has_no_word_twice() {
+    fn the_lexicon_uses_the_notation_and_has_no_duplicates() {
         let mut seen = std::collections::HashSet::new();
         for (word, notation, _) in LEXICON {
-            assert!(seen.insert(word), "{word} stands in the lexicon twice");
+            assert!(seen.insert(word), "{word} is in the lexicon twice");
             let known = |sign: char| "aeoAiupbtdkgqfvszSZxhCjmnlryw?'".contains(sign);
             assert!(notation.chars().all(known), "{word}: {notation}");
             assert!(notation.contains(is_vowel), "{word}: {notation}");
@@ -405,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_the_sentences_stands_in_the_lexicon() {
+    fn every_word_of_the_sentences_is_in_the_lexicon() {
         let grammar = grammar(Language::Persian).iter().flat_map(|(_, choices)| choices.iter());
         let mut texts: Vec<String> = grammar.map(|text| (*text).to_owned()).collect();
         texts.extend(held_out().into_iter().filter(|s| s.language == Language::Persian).map(|s| s.text));

@@ -1,8 +1,8 @@
 //! The Persian lexicon: every word of the demo sentences, with its short vowels.
 
-use super::persian::Class::{self, Modifier, Noun, Number, Particle, Word};
+use super::persian::WordClass::{self, Modifier, Noun, Number, Particle, Word};
 
-pub(crate) const LEXICON: &[(&str, &str, Class)] = &[
+pub(crate) const LEXICON: &[(&str, &str, WordClass)] = &[
     // pronouns, particles, prepositions
     ("من", "man", Word),
     ("ما", "mA", Particle),
@@ -29,7 +29,7 @@ pub(crate) const LEXICON: &[(&str, &str, Class)] = &[
     ("لطفا", "l'otfan", Word),
     ("خیلی", "x'eyli", Word),
     ("کمی", "k'ami", Word),
-    // words that never stand without their ezafe in these sentences
+    // words that always have an ezafe in these sentences
     ("روی", "r'uye", Word),
     ("زیر", "z'ire", Word),
     ("کنار", "ken'Are", Word),

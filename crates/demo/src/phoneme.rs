@@ -1,9 +1,9 @@
-//! The sounds of English and Persian and what each is made of: formants, voicing, noise, length.
+//! The phonemes of English and Persian with their acoustic parameters: formants, voicing, noise, length.
 //!
-//! Frequencies are those of an adult man, from the textbooks of acoustic phonetics; a voice scales
-//! them by its tract. Levels are relative to the RMS of a vowel.
+//! Frequencies are those of an adult man, from textbooks of acoustic phonetics; a voice scales them by its vocal tract.
+//! Levels are relative to the RMS of a vowel.
 
-/// How a sound is made; decides which recipe in `tracks` renders it.
+/// Manner of articulation; selects how `tracks` renders the phoneme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Vowel,
@@ -11,22 +11,22 @@ pub(crate) enum Manner {
     Glide,
     /// l, English r.
     Liquid,
-    /// Persian r: the tongue taps.
+    /// Persian r.
     Tap,
     Nasal,
     Fricative,
     Plosive,
     Affricate,
-    /// h: breath through the neighbour's formants.
+    /// h: breath through the formants of the neighbour.
     Aspirate,
     /// The glottal stop.
     Glottal,
 }
 
-/// Two bands of noise: of a fricative, or of a plosive's burst.
+/// Two bands of noise, of a fricative or a plosive's burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
-    /// Middle in Hz; 0 follows the second formant (velars are heard by that).
+    /// Centre frequency in Hz; 0 follows the second formant, by which velars are recognised.
     pub centre: [f64; 2],
     pub width: [f64; 2],
     pub level: [f64; 2],
@@ -34,7 +34,7 @@ pub(crate) struct Noise {
 
 const QUIET: Noise = Noise { centre: [3000.0, 6000.0], width: [1000.0, 2000.0], level: [0.0, 0.0] };
 
-/// What a sound is made of.
+/// Acoustic parameters of a phoneme.
 #[derive(Debug)]
 pub(crate) struct Traits {
     pub name: &'static str,
@@ -42,15 +42,15 @@ pub(crate) struct Traits {
     pub manner: Manner,
     pub voiced: bool,
     pub formants: [f64; 3],
-    /// Where a diphthong ends; the same as `formants` elsewhere.
+    /// Formants at the end of a diphthong; equal to `formants` for other phonemes.
     pub end: [f64; 3],
-    /// How far a consonant's formants give way to the neighbouring vowel: 0 not at all, 1 entirely.
-    pub pull: f64,
-    /// Length in seconds when nothing shortens it, and the least it can be shortened to.
+    /// How far a consonant's formants follow the neighbouring vowel: 0 not at all, 1 entirely.
+    pub coarticulation: f64,
+    /// Length in seconds before shortening, and the minimum length.
     pub length: f64,
-    pub least: f64,
+    pub min_length: f64,
     pub noise: Noise,
-    /// Zero of the nasal tract in Hz; only nasals have one.
+    /// Zero of the nasal tract in Hz; only for nasals.
     pub zero: f64,
 }
 
@@ -61,19 +61,19 @@ const BASE: Traits = Traits {
     voiced: true,
     formants: [500.0, 1500.0, 2500.0],
     end: [500.0, 1500.0, 2500.0],
-    pull: 0.0,
+    coarticulation: 0.0,
     length: 0.08,
-    least: 0.04,
+    min_length: 0.04,
     noise: QUIET,
     zero: 0.0,
 };
 
 const fn vowel(name: &'static str, ipa: &'static str, length: f64, formants: [f64; 3]) -> Traits {
-    Traits { name, ipa, length, least: 0.5 * length, formants, end: formants, ..BASE }
+    Traits { name, ipa, length, min_length: 0.5 * length, formants, end: formants, ..BASE }
 }
 
 const fn diphthong(name: &'static str, ipa: &'static str, from: [f64; 3], to: [f64; 3]) -> Traits {
-    Traits { name, ipa, length: 0.185, least: 0.105, formants: from, end: to, ..BASE }
+    Traits { name, ipa, length: 0.185, min_length: 0.105, formants: from, end: to, ..BASE }
 }
 
 const fn sonorant(
@@ -82,13 +82,29 @@ const fn sonorant(
     manner: Manner,
     length: f64,
     formants: [f64; 3],
-    pull: f64,
+    coarticulation: f64,
 ) -> Traits {
-    Traits { name, ipa, manner, length, least: 0.6 * length, formants, end: formants, pull, ..BASE }
+    Traits {
+        name,
+        ipa,
+        manner,
+        length,
+        min_length: 0.6 * length,
+        formants,
+        end: formants,
+        coarticulation,
+        ..BASE
+    }
 }
 
-const fn nasal(name: &'static str, ipa: &'static str, formants: [f64; 3], pull: f64, zero: f64) -> Traits {
-    Traits { zero, ..sonorant(name, ipa, Manner::Nasal, 0.075, formants, pull) }
+const fn nasal(
+    name: &'static str,
+    ipa: &'static str,
+    formants: [f64; 3],
+    coarticulation: f64,
+    zero: f64,
+) -> Traits {
+    Traits { zero, ..sonorant(name, ipa, Manner::Nasal, 0.075, formants, coarticulation) }
 }
 
 #[derive(Clone, Copy)]
@@ -98,7 +114,7 @@ enum Voicing {
 }
 use Voicing::{Voiced, Voiceless};
 
-/// Where in the mouth a plosive or fricative is made: formants at the constriction, and their pull.
+/// Place of articulation of a plosive or fricative: formants at the constriction, and their coarticulation.
 #[derive(Clone, Copy)]
 struct Place([f64; 3], f64);
 
@@ -118,10 +134,22 @@ const fn obstruent(
     length: f64,
     noise: Noise,
 ) -> Traits {
-    let Place(formants, pull) = place;
+    let Place(formants, coarticulation) = place;
     let voiced = matches!(voicing, Voiced);
-    let least = 0.6 * length;
-    Traits { name, ipa, manner, voiced, formants, end: formants, pull, length, least, noise, ..BASE }
+    let min_length = 0.6 * length;
+    Traits {
+        name,
+        ipa,
+        manner,
+        voiced,
+        formants,
+        end: formants,
+        coarticulation,
+        length,
+        min_length,
+        noise,
+        ..BASE
+    }
 }
 
 const fn noise(centre: [f64; 2], width: [f64; 2], level: [f64; 2]) -> Noise {
@@ -130,8 +158,8 @@ const fn noise(centre: [f64; 2], width: [f64; 2], level: [f64; 2]) -> Noise {
 
 use Manner::{Affricate, Aspirate, Fricative, Glide, Glottal, Liquid, Plosive, Tap};
 
-/// The inventory. English sounds carry their ARPAbet names; Persian vowels and the sounds that only
-/// Persian has carry the letters of the notation in `persian`.
+/// All phonemes. English ones have their ARPAbet names; Persian vowels and phonemes found only in Persian have the letters
+/// of the notation in `persian`.
 #[rustfmt::skip]
 pub(crate) static INVENTORY: [Traits; 50] = [
     // English vowels
@@ -191,12 +219,12 @@ pub(crate) static INVENTORY: [Traits; 50] = [
     sonorant("QQ", "ʔ", Glottal, 0.055, [500.0, 1500.0, 2500.0], 1.0),
 ];
 
-/// One sound of the inventory.
+/// A phoneme of the inventory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Phoneme(u8);
 
 impl Phoneme {
-    /// The sound of that name: ARPAbet for English, `a e o A i u RR X Q QQ` for what Persian adds.
+    /// Finds a phoneme by name: ARPAbet for English, `a e o A i u RR X Q QQ` for those added by Persian.
     pub fn named(name: &str) -> Option<Phoneme> {
         INVENTORY.iter().position(|traits| traits.name == name).map(|at| Phoneme(at as u8))
     }
@@ -205,17 +233,17 @@ impl Phoneme {
         &INVENTORY[usize::from(self.0)]
     }
 
-    /// Its name in the inventory.
+    /// Name in the inventory.
     pub fn name(self) -> &'static str {
         self.traits().name
     }
 
-    /// Its sign in the International Phonetic Alphabet.
+    /// Symbol in the International Phonetic Alphabet.
     pub fn ipa(self) -> &'static str {
         self.traits().ipa
     }
 
-    /// Does it carry a syllable.
+    /// Whether it forms a syllable.
     pub fn is_vowel(self) -> bool {
         self.traits().manner == Manner::Vowel
     }
@@ -236,10 +264,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sound_is_found_by_its_own_name_only() {
+    fn every_phoneme_is_found_by_its_name() {
         for (at, traits) in INVENTORY.iter().enumerate() {
             assert_eq!(Phoneme::named(traits.name), Some(Phoneme(at as u8)), "{}", traits.name);
-            assert!(traits.least <= traits.length && traits.least > 0.02, "{}", traits.name);
+            assert!(traits.min_length <= traits.length && traits.min_length > 0.02, "{}", traits.name);
             assert!(traits.formants.is_sorted() && traits.end.is_sorted(), "{}", traits.name);
         }
         assert_eq!(Phoneme::named("ZZ"), None);

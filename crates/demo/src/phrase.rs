@@ -1,4 +1,4 @@
-//! Text into what is spoken: phrases that end at punctuation, of words, of sounds.
+//! Splits a text into phrases that end at punctuation, words and phones.
 
 use myxtts_text::english::pronunciation::to_letters;
 
@@ -6,47 +6,47 @@ use super::number::spell_out;
 use super::phoneme::Phoneme;
 use super::{Language, english, persian};
 
-/// A sound in a word.
+/// A phoneme in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phone {
-    /// Which sound.
+    /// The phoneme.
     pub phoneme: Phoneme,
-    /// True on the vowel that carries the word's stress.
+    /// Whether this vowel carries the word's stress.
     pub stressed: bool,
 }
 
-/// A word and its sounds.
+/// A word and its phones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// As read: lower case, numbers in words.
+    /// Lower-case text, with numbers in words.
     pub text: String,
-    /// Its sounds in order; without a stressed one where it leans on its neighbours.
+    /// Phones in order; unstressed words have no stressed one.
     pub phones: Vec<Phone>,
 }
 
-/// What the punctuation after a phrase asks of the voice.
+/// Intonation required by the punctuation after a phrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Goes on after a breath.
+    /// Continuation after a short pause.
     Comma,
-    /// Falls.
+    /// Falling pitch.
     Statement,
-    /// Rises.
+    /// Rising pitch.
     Question,
-    /// Falls from high.
+    /// Falling from a high pitch.
     Exclamation,
 }
 
-/// Words said in one breath.
+/// Words between two pauses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phrase {
-    /// The words; never none.
+    /// The words; never empty.
     pub words: Vec<Word>,
-    /// How it ends.
+    /// Intonation at the end.
     pub ending: Ending,
 }
 
-/// The text as phrases, and the first character in it that has no sound in this language.
+/// Splits a text into phrases; also returns its first character without a pronunciation in this language.
 pub(crate) fn read(text: &str, language: Language) -> (Vec<Phrase>, Option<char>) {
     let text = spell_out(text, language);
     let mut unknown = None;
@@ -54,17 +54,17 @@ pub(crate) fn read(text: &str, language: Language) -> (Vec<Phrase>, Option<char>
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
     for character in text.chars().chain(['.']) {
-        let ending = match kind(character, language) {
-            Kind::Letter(letters) => {
+        let ending = match classify(character, language) {
+            CharacterKind::Letter(letters) => {
                 word.extend(letters.iter().filter(|&&letter| letter != '\0'));
                 continue;
             }
-            Kind::Unknown => {
+            CharacterKind::Unknown => {
                 unknown.get_or_insert(character);
                 continue;
             }
-            Kind::Space => None,
-            Kind::End(ending) => Some(ending),
+            CharacterKind::Space => None,
+            CharacterKind::End(ending) => Some(ending),
         };
         if !word.is_empty() {
             words.push(std::mem::take(&mut word));
@@ -83,15 +83,15 @@ pub(crate) fn read(text: &str, language: Language) -> (Vec<Phrase>, Option<char>
     (phrases, unknown)
 }
 
-enum Kind {
-    /// One or two letters of the language's own alphabet; unused places are NUL.
+enum CharacterKind {
+    /// One or two letters of the language's alphabet; unused elements are NUL.
     Letter([char; 2]),
     Space,
     End(Ending),
     Unknown,
 }
 
-fn kind(character: char, language: Language) -> Kind {
+fn classify(character: char, language: Language) -> CharacterKind {
     let ending = match character {
         ',' | ';' | ':' | '،' | '؛' => Some(Ending::Comma),
         '.' | '…' => Some(Ending::Statement),
@@ -100,14 +100,14 @@ fn kind(character: char, language: Language) -> Kind {
         _ => None,
     };
     if let Some(ending) = ending {
-        return Kind::End(ending);
+        return CharacterKind::End(ending);
     }
     if character.is_whitespace() || "-–—\"“”«»()[]/".contains(character) {
-        return Kind::Space;
+        return CharacterKind::Space;
     }
     let letter = match language {
         Language::English => to_letters(character),
         Language::Persian => persian::letter(character),
     };
-    letter.map_or(Kind::Unknown, Kind::Letter)
+    letter.map_or(CharacterKind::Unknown, CharacterKind::Letter)
 }

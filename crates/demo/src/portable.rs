@@ -1,12 +1,11 @@
-//! Sine and exponential from additions and multiplications alone. The ones in `std` come from the
-//! platform's mathematics library and may differ in the last bit from machine to machine; the demo
-//! corpus must not.
+//! Sine and exponential from additions and multiplications only. Those in `std` use the platform's mathematics library and
+//! may differ in the last bit between machines; the demo corpus must not.
 
 use std::f64::consts::{LN_2, TAU};
 
 /// `sin(2 pi t)`.
 pub fn sine(turns: f64) -> f64 {
-    // Into [-1/2, 1/2] turns, then mirrored into [-1/4, 1/4], where the series is short.
+    // Reduce to [-1/2, 1/2] turns, then mirror into [-1/4, 1/4], where the series is short.
     let mut t = turns - (turns + 0.5).floor();
     if t > 0.25 {
         t = 0.5 - t;
@@ -15,7 +14,7 @@ pub fn sine(turns: f64) -> f64 {
     }
     let x = t * TAU;
     let square = x * x;
-    // Taylor to x^17: the first term left out is below 1e-13 at a quarter turn.
+    // Taylor series up to x^17: the first omitted term is below 1e-13 at a quarter turn.
     let mut term = x;
     let mut sum = x;
     let mut n = 1.0;
@@ -58,13 +57,13 @@ pub fn decibels(decibels: f64) -> f64 {
     exp(decibels * (std::f64::consts::LN_10 / 20.0))
 }
 
-/// From 0 to 1 with level ends, for `x` from 0 to 1; flat outside.
+/// Smoothstep: from 0 to 1 with flat ends for `x` from 0 to 1; constant outside.
 pub fn ease(x: f64) -> f64 {
     let x = x.clamp(0.0, 1.0);
     x * x * (3.0 - 2.0 * x)
 }
 
-/// The point `share` of the way from `a` to `b`.
+/// Linear interpolation from `a` to `b` by `share`.
 pub fn blend(a: f64, b: f64, share: f64) -> f64 {
     a + (b - a) * share
 }

@@ -1,4 +1,4 @@
-//! A corpus to pretrain on: generated texts in hundreds of voices, with the texts of a user among them.
+//! A corpus for pretraining: generated texts in hundreds of voices, mixed with texts of the user.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,29 +9,29 @@ use myxtts_text::{Cleaner, clean};
 use rayon::prelude::*;
 
 use super::corpus::check;
-use super::folder::{DemoError, DemoReport, Item, Marker, made, make};
+use super::folder::{DemoError, DemoReport, Item, Marker, existing_seconds, write_corpus};
 use super::pretraining_texts;
 use super::sentences::Sentence;
 use super::voice::Voice;
 use super::{Language, ReadError, phonemes};
 
-/// What to make.
+/// Options of a pretraining corpus.
 #[derive(Clone, Debug)]
 pub struct PretrainingOptions {
-    /// How many utterances, dealt evenly to languages and speakers.
+    /// Number of utterances, distributed evenly over languages and speakers.
     pub utterances: usize,
     /// The same seed gives the same corpus, byte for byte.
     pub seed: u64,
-    /// How many of [`Voice::all`] speak, from the first on.
+    /// Number of voices, counted from the first of [`Voice::all`].
     pub speakers: usize,
     /// The languages, each once.
     pub languages: Vec<Language>,
-    /// Texts to read beside generated ones: those of a corpus that is trained on later. [`read_texts`] gives them.
+    /// Texts to use in addition to generated ones, such as those of a corpus to train on later; see [`read_texts`].
     pub texts: Vec<Sentence>,
-    /// Share of the utterances that read one of `texts`, from 0 to 1; the others are generated, with words of `texts`
-    /// among theirs. Without effect where there are no texts in a language.
+    /// Share of the utterances that use one of `texts`, from 0 to 1; the others are generated and include words of `texts`.
+    /// Ignored for a language without texts.
     pub texts_share: f64,
-    /// Write into a folder that holds something else, replacing files of the same names.
+    /// Write into a folder with other content, replacing files of the same names.
     pub overwrite: bool,
 }
 
@@ -50,10 +50,10 @@ impl Default for PretrainingOptions {
 }
 
 const MARKER: &str = "synthetic-corpus.json";
-/// Raised whenever the same options begin to give other texts or other sound.
+/// Raised whenever the same options give different texts or audio.
 const EDITION: u32 = 1;
 
-/// Makes the corpus in `dir`, on all cores, unless the folder holds exactly this corpus already.
+/// Writes the corpus to `dir`, on all cores, unless the folder already contains exactly this corpus.
 pub fn write_pretraining(
     dir: &Path,
     options: &PretrainingOptions,
@@ -61,9 +61,9 @@ pub fn write_pretraining(
 ) -> Result<DemoReport, DemoError> {
     let items = plan(options)?;
     let marker = marker(options);
-    let seconds = match made(dir, &items, &marker)? {
+    let seconds = match existing_seconds(dir, &items, &marker)? {
         Some(seconds) => seconds,
-        None => make(dir, &items, &marker, options.overwrite, progress)?,
+        None => write_corpus(dir, &items, &marker, options.overwrite, progress)?,
     };
     Ok(DemoReport {
         dir: dir.to_owned(),
@@ -74,13 +74,13 @@ pub fn write_pretraining(
     })
 }
 
-/// The texts of `lines` that can be read aloud in one of `languages`, numbers and abbreviations as the default cleaner
-/// reads them; and the numbers of the lines that cannot, from 1, with the reason. Empty lines and remarks (`#`) are
-/// neither.
+/// Returns the texts of `lines` that can be spoken in one of `languages`, with numbers and abbreviations expanded by the
+/// default cleaner; and the line numbers, from 1, of those that cannot, with the reason. Empty lines and comments (`#`) are
+/// skipped.
 ///
-/// Of a line `id|text|...`, as `metadata.csv` of LJSpeech's layout has it, the text is taken.
+/// For a line `id|text|...`, as in `metadata.csv` of LJSpeech's layout, the text column is used.
 pub fn read_texts(lines: &str, languages: &[Language]) -> (Vec<Sentence>, Vec<(usize, ReadError)>) {
-    let (mut read, mut refused) = (Vec::new(), Vec::new());
+    let (mut read, mut rejected) = (Vec::new(), Vec::new());
     for (n, line) in lines.lines().enumerate() {
         let text =
             line.trim_start_matches('\u{feff}').split('|').nth(usize::from(line.contains('|'))).unwrap_or("");
@@ -90,31 +90,31 @@ pub fn read_texts(lines: &str, languages: &[Language]) -> (Vec<Sentence>, Vec<(u
         }
         match read_text(text, languages) {
             Ok(sentence) => read.push(sentence),
-            Err(error) => refused.push((n + 1, error)),
+            Err(error) => rejected.push((n + 1, error)),
         }
     }
-    (read, refused)
+    (read, rejected)
 }
 
 fn read_text(text: &str, languages: &[Language]) -> Result<Sentence, ReadError> {
-    let mut refused = None;
+    let mut rejected = None;
     for &language in languages {
-        // The two have no letter in common: at most one of them can read a text.
+        // The two languages share no letter: at most one of them can read a text.
         let normalised = clean(text, language.code(), Cleaner::Default).unwrap_or_else(|_| text.to_owned());
         match phonemes(&normalised, language) {
             Ok(_) => return Ok(Sentence { language, text: text.to_owned(), normalised }),
-            Err(error) => _ = refused.get_or_insert(error),
+            Err(error) => _ = rejected.get_or_insert(error),
         }
     }
-    Err(refused.unwrap_or_else(|| ReadError::NothingToSay { text: text.to_owned() }))
+    Err(rejected.unwrap_or_else(|| ReadError::NothingToSay { text: text.to_owned() }))
 }
 
-/// Deals texts to languages and speakers. The first n utterances do not depend on how many follow.
+/// Distributes texts over languages and speakers. The first n utterances do not depend on how many follow.
 fn plan(options: &PretrainingOptions) -> Result<Vec<Item>, DemoError> {
     let PretrainingOptions { utterances, speakers, ref languages, texts_share, .. } = *options;
     check(utterances, speakers, languages)?;
     if !(0.0..=1.0).contains(&texts_share) {
-        return Err(DemoError::Options(format!("a share of {texts_share} was asked for: it is from 0 to 1")));
+        return Err(DemoError::Options(format!("a texts share of {texts_share} requested: choose 0 to 1")));
     }
     let seed = Seed::new(options.seed).derive("pretraining corpus");
     let of_language = |language: Language| -> (Vec<&Sentence>, Vec<String>) {
@@ -132,10 +132,10 @@ fn plan(options: &PretrainingOptions) -> Result<Vec<Item>, DemoError> {
     let items = (0..utterances).into_par_iter().map(|i| {
         let at = i % languages.len();
         let (texts, words) = &own[at];
-        // The how-manieth of its language; the speakers take turns.
+        // Index within its language; the speakers alternate.
         let n = i / languages.len();
         let voice = &Voice::all()[n % speakers];
-        // So many of the first n + 1 read a given text: in turns, whatever the share.
+        // Number of given texts among the first n: spreads them evenly for any share.
         let given = |n: usize| (n as f64 * texts_share) as usize;
         let sentence = if !texts.is_empty() && given(n + 1) > given(n) {
             shuffled(texts, given(n), seed.derive("texts")).clone()
@@ -147,16 +147,16 @@ fn plan(options: &PretrainingOptions) -> Result<Vec<Item>, DemoError> {
     Ok(items.collect())
 }
 
-/// The `n`-th of `texts` in an order of its own in every round: each is read once before any is read again.
+/// The `n`-th of `texts` in a different order in every round: each is used once before any is repeated.
 fn shuffled<'a>(texts: &[&'a Sentence], n: usize, seed: Seed) -> &'a Sentence {
     let round = seed.with((n / texts.len()) as u64);
-    let (count, place) = (texts.len() as u64, (n % texts.len()) as u64);
-    // A step without a common divisor with the count visits every text once.
+    let (count, position) = (texts.len() as u64, (n % texts.len()) as u64);
+    // A step coprime to the count visits every text once.
     let mut step = 1 + round.below(0, count);
     while gcd(step, count) > 1 {
         step += 1;
     }
-    texts[((round.below(1, count) + place * step) % count) as usize]
+    texts[((round.below(1, count) + position * step) % count) as usize]
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -195,8 +195,8 @@ mod tests {
     use super::*;
 
     fn planned(utterances: usize, texts: &str, texts_share: f64) -> Vec<Item> {
-        let (texts, refused) = read_texts(texts, &Language::ALL);
-        assert!(refused.is_empty(), "{refused:?}");
+        let (texts, rejected) = read_texts(texts, &Language::ALL);
+        assert!(rejected.is_empty(), "{rejected:?}");
         let languages = Language::ALL.to_vec();
         let options = PretrainingOptions {
             utterances,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_read_in_their_share_each_once_before_any_again() {
+    fn texts_have_their_share_and_are_used_once_per_round() {
         let texts = "a|Mr. Smith has 3 dogs.|x\nTwo.\nThree!\n\nسلام دنیا\n";
         let items = planned(40, texts, 0.25);
         let given = |text: &str| items.iter().filter(|item| item.sentence.text == text).count();
@@ -227,11 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_cannot_be_read_is_named() {
-        let (read, refused) = read_texts("good\nдень\n—\n# день\n", &[Language::English]);
+    fn unreadable_lines_are_reported() {
+        let (read, rejected) = read_texts("good\nдень\n—\n# день\n", &[Language::English]);
         assert_eq!(read.len(), 1);
-        let lines: Vec<usize> = refused.iter().map(|(line, _)| *line).collect();
+        let lines: Vec<usize> = rejected.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [2, 3]);
-        assert!(matches!(refused[0].1, ReadError::UnknownCharacter { character: 'д', .. }));
+        assert!(matches!(rejected[0].1, ReadError::UnknownCharacter { character: 'д', .. }));
     }
 }

@@ -1,6 +1,6 @@
-//! Texts to pretrain on: sequences of words that are sentences by their length, punctuation and share of
-//! function words, not by their sense. Their words come from the whole dictionary, so that a model that reads
-//! them learns how English is spelled; for Persian from its lexicon and the sentences of the demo.
+//! Texts for pretraining: word sequences that resemble sentences in length, punctuation and share of function words, but
+//! have no meaning. Their words come from the whole dictionary, so that a model learns English spelling; for Persian from
+//! its lexicon and the demo sentences.
 //!
 //! A text is a pure function of its seed and of the words that are mixed in.
 
@@ -11,25 +11,25 @@ use myxtts_text::english::pronunciation::dictionary;
 
 use super::function_words::{FUNCTION_WORDS, Next, QUESTION_WORDS};
 use super::number::{self, spell_out};
-use super::persian::{Class, LEXICON};
+use super::persian::{LEXICON, WordClass};
 use super::sentences::{self, Sentence};
-use super::{Draw, Language, english};
+use super::{Language, RandomStream, english};
 
-/// Sounds after which a sentence ends: the slowest voice says these in less than ten seconds.
-const MOST_SOUNDS: usize = 66;
-/// Sounds without which it does not: nothing is said in less than a second.
-const LEAST_SOUNDS: usize = 10;
-/// Words of a sentence.
+/// Number of phones after which a sentence ends: less than ten seconds for the slowest voice.
+const MAX_PHONES: usize = 66;
+/// Minimum number of phones, for at least about one second.
+const MIN_PHONES: usize = 10;
+/// Number of words of a sentence.
 const WORDS: std::ops::RangeInclusive<usize> = 3..=18;
-/// Share of function words where one may stand.
+/// Probability of a function word where one is allowed.
 const FUNCTION_SHARE: f64 = 0.6;
-/// Share of the words with a meaning that are taken from the user's texts, where there are any.
+/// Probability that a content word comes from the user's texts, if there are any.
 const OWN_SHARE: f64 = 0.3;
-/// How often words of each commonness are drawn, from 1 to 5: most often those that texts are made of, and often enough
-/// rare ones and names, which show more ways to spell.
+/// Probability of each class of word frequency, from 1 to 5: mostly common words, and often enough rare words and names,
+/// which show more spellings.
 const COMMONNESS_SHARES: [f64; 5] = [0.08, 0.06, 0.16, 0.2, 0.5];
 
-/// Numbers of the dictionary's words by their commonness, from 1 to 5.
+/// Indices of the dictionary's words by frequency class, from 1 to 5.
 static BY_COMMONNESS: LazyLock<[Vec<u32>; 5]> = LazyLock::new(|| {
     let mut out: [Vec<u32>; 5] = Default::default();
     let all = dictionary();
@@ -44,19 +44,19 @@ static BY_COMMONNESS: LazyLock<[Vec<u32>; 5]> = LazyLock::new(|| {
     out
 });
 
-/// A text to pretrain on. `own` are words in the language that are mixed in.
+/// Generates a text. `own` are words of the language to mix in.
 pub(crate) fn text(language: Language, seed: Seed, own: &[String]) -> Sentence {
-    let mut draw = Draw::new(seed.derive("pretraining text"));
+    let mut random = RandomStream::new(seed.derive("pretraining text"));
     let text = match language {
-        Language::English => english_text(&mut draw, own),
-        Language::Persian => persian_text(&mut draw, seed, own),
+        Language::English => english_text(&mut random, own),
+        Language::Persian => persian_text(&mut random, seed, own),
     };
     Sentence { language, normalised: text.clone(), text }
 }
 
-/// How a text ends, in the proportion of prose read aloud; sometimes without a sign.
-fn ending(draw: &mut Draw, question: &'static str) -> &'static str {
-    match draw.unit() {
+/// Samples the end of a text, in the proportions of prose; sometimes without punctuation.
+fn ending(random: &mut RandomStream, question: &'static str) -> &'static str {
+    match random.unit() {
         ..0.78 => ".",
         ..0.93 => question,
         ..0.96 => "!",
@@ -64,35 +64,35 @@ fn ending(draw: &mut Draw, question: &'static str) -> &'static str {
     }
 }
 
-fn count_words(draw: &mut Draw) -> usize {
+fn count_words(random: &mut RandomStream) -> usize {
     let spread = (WORDS.end() - WORDS.start() + 1) as f64;
-    // The lesser of two draws: short sentences are more frequent than long ones.
-    WORDS.start() + (spread * draw.unit().min(draw.unit())) as usize
+    // The smaller of two samples: short sentences are more frequent than long ones.
+    WORDS.start() + (spread * random.unit().min(random.unit())) as usize
 }
 
-fn english_text(draw: &mut Draw, own: &[String]) -> String {
-    let (wanted, end) = (count_words(draw), ending(draw, "?"));
-    if draw.unit() < 0.03 {
-        return digits(draw, wanted.min(9)) + end;
+fn english_text(random: &mut RandomStream, own: &[String]) -> String {
+    let (wanted, end) = (count_words(random), ending(random, "?"));
+    if random.unit() < 0.03 {
+        return digits(random, wanted.min(9)) + end;
     }
     let mut words: Vec<String> = Vec::new();
-    let (mut sounds, mut since_comma, mut next) = (0, 0, Next::Anything);
-    if end == "?" && draw.unit() < 0.8 {
-        words.push(draw.pick(&QUESTION_WORDS).to_owned());
+    let (mut phone_count, mut since_comma, mut next) = (0, 0, Next::Anything);
+    if end == "?" && random.unit() < 0.8 {
+        words.push(random.pick(&QUESTION_WORDS).to_owned());
         next = Next::Anything;
     }
     loop {
-        let last = words.len() + 1 >= wanted || sounds >= MOST_SOUNDS;
-        let mut word = if last || next == Next::Content || draw.unit() >= FUNCTION_SHARE {
+        let last = words.len() + 1 >= wanted || phone_count >= MAX_PHONES;
+        let mut word = if last || next == Next::Content || random.unit() >= FUNCTION_SHARE {
             next = Next::Anything;
-            english_content(draw, own)
+            english_content(random, own)
         } else {
-            let (word, after) = function_word(draw);
+            let (word, after) = function_word(random);
             next = after;
             word.to_owned()
         };
         if words.last() == Some(&word) {
-            word = english_content(draw, own);
+            word = english_content(random, own);
             next = Next::Anything;
         }
         let phones = word.split([' ', '-']).map(|part| english::pronounce(part).phones);
@@ -101,10 +101,10 @@ fn english_text(draw: &mut Draw, own: &[String]) -> String {
             let vowel = phones.first().is_some_and(|phone| phone.phoneme.is_vowel());
             *article = if vowel { "an" } else { "a" }.to_owned();
         }
-        sounds += phones.len();
+        phone_count += phones.len();
         since_comma += 1;
-        let ends = last && sounds >= LEAST_SOUNDS;
-        if !ends && next == Next::Anything && since_comma >= 3 && draw.unit() < 0.12 {
+        let ends = last && phone_count >= MIN_PHONES;
+        if !ends && next == Next::Anything && since_comma >= 3 && random.unit() < 0.12 {
             word.push(',');
             since_comma = 0;
         }
@@ -128,17 +128,17 @@ fn capitalise(word: &mut str) {
     }
 }
 
-/// Digits read one by one, as telephone numbers are.
-fn digits(draw: &mut Draw, count: usize) -> String {
+/// Digits read one by one, like a telephone number.
+fn digits(random: &mut RandomStream, count: usize) -> String {
     let names: Vec<&str> = number::english_words().take(10).collect();
-    let mut words: Vec<String> = (0..count.max(3)).map(|_| draw.pick(&names).to_owned()).collect();
+    let mut words: Vec<String> = (0..count.max(3)).map(|_| random.pick(&names).to_owned()).collect();
     capitalise(&mut words[0]);
     words.join(" ")
 }
 
-fn function_word(draw: &mut Draw) -> (&'static str, Next) {
+fn function_word(random: &mut RandomStream) -> (&'static str, Next) {
     static TOTAL: LazyLock<u32> = LazyLock::new(|| FUNCTION_WORDS.iter().map(|(_, share, _)| share).sum());
-    let mut at = (draw.unit() * f64::from(*TOTAL)) as u32;
+    let mut at = (random.unit() * f64::from(*TOTAL)) as u32;
     for &(word, share, next) in FUNCTION_WORDS {
         if at < share {
             return (word, next);
@@ -148,44 +148,44 @@ fn function_word(draw: &mut Draw) -> (&'static str, Next) {
     ("the", Next::Content)
 }
 
-fn english_content(draw: &mut Draw, own: &[String]) -> String {
-    if !own.is_empty() && draw.unit() < OWN_SHARE {
-        return own[(draw.unit() * own.len() as f64) as usize].clone();
+fn english_content(random: &mut RandomStream, own: &[String]) -> String {
+    if !own.is_empty() && random.unit() < OWN_SHARE {
+        return own[(random.unit() * own.len() as f64) as usize].clone();
     }
-    if draw.unit() < 0.03 {
-        // As many numbers of two digits as of three.
-        let size = draw.pick(&[10.0, 100.0, 1000.0, 10_000.0]);
-        return spell_out(&format!("{}", (draw.unit() * size) as u32), Language::English);
+    if random.unit() < 0.03 {
+        // Two-digit numbers are as frequent as three-digit ones.
+        let size = random.pick(&[10.0, 100.0, 1000.0, 10_000.0]);
+        return spell_out(&format!("{}", (random.unit() * size) as u32), Language::English);
     }
-    let mut share = draw.unit();
+    let mut share = random.unit();
     let mut class = 0;
     while class + 1 < COMMONNESS_SHARES.len() && share >= COMMONNESS_SHARES[class] {
         share -= COMMONNESS_SHARES[class];
         class += 1;
     }
-    dictionary().word(draw.pick(&BY_COMMONNESS[class]) as usize).to_owned()
+    dictionary().word(random.pick(&BY_COMMONNESS[class]) as usize).to_owned()
 }
 
-fn persian_text(draw: &mut Draw, seed: Seed, own: &[String]) -> String {
-    if draw.unit() < 0.5 {
-        // A sentence that makes sense.
-        let made = sentences::sentences(Language::Persian, seed, 1);
-        if let Some(sentence) = made.into_iter().next() {
+fn persian_text(random: &mut RandomStream, seed: Seed, own: &[String]) -> String {
+    if random.unit() < 0.5 {
+        // A meaningful sentence of the demo.
+        let generated = sentences::sentences(Language::Persian, seed, 1);
+        if let Some(sentence) = generated.into_iter().next() {
             return sentence.normalised;
         }
     }
-    let (wanted, end) = (count_words(draw).min(13), ending(draw, "؟"));
+    let (wanted, end) = (count_words(random).min(13), ending(random, "؟"));
     let mut words: Vec<String> = Vec::new();
-    let (mut since_comma, mut leans) = (0, false);
+    let (mut since_comma, mut after_particle) = (0, false);
     while words.len() < wanted {
         let last = words.len() + 1 == wanted;
-        let (mut word, particle) = persian_word(draw, own);
-        if particle && (leans || last) || words.last() == Some(&word) {
+        let (mut word, particle) = persian_word(random, own);
+        if particle && (after_particle || last) || words.last() == Some(&word) {
             continue;
         }
-        leans = particle;
+        after_particle = particle;
         since_comma += 1;
-        if !last && !leans && since_comma >= 3 && draw.unit() < 0.12 {
+        if !last && !after_particle && since_comma >= 3 && random.unit() < 0.12 {
             word.push('،');
             since_comma = 0;
         }
@@ -194,14 +194,14 @@ fn persian_text(draw: &mut Draw, seed: Seed, own: &[String]) -> String {
     words.join(" ") + end
 }
 
-/// A word, and whether it leans on the next.
-fn persian_word(draw: &mut Draw, own: &[String]) -> (String, bool) {
-    if !own.is_empty() && draw.unit() < OWN_SHARE {
-        return (own[(draw.unit() * own.len() as f64) as usize].clone(), false);
+/// A word, and whether it is a particle that needs a following word.
+fn persian_word(random: &mut RandomStream, own: &[String]) -> (String, bool) {
+    if !own.is_empty() && random.unit() < OWN_SHARE {
+        return (own[(random.unit() * own.len() as f64) as usize].clone(), false);
     }
-    let (word, _, class) = draw.pick(LEXICON);
-    let plural = class == Class::Noun && draw.unit() < 0.15;
-    (if plural { format!("{word}\u{200c}ها") } else { word.to_owned() }, class == Class::Particle)
+    let (word, _, class) = random.pick(LEXICON);
+    let plural = class == WordClass::Noun && random.unit() < 0.15;
+    (if plural { format!("{word}\u{200c}ها") } else { word.to_owned() }, class == WordClass::Particle)
 }
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_as_long_as_sentences_and_can_be_said() {
+    fn texts_have_the_length_of_sentences_and_can_be_spoken() {
         for language in Language::ALL {
             let all = Voice::all();
             for (n, sentence) in texts(language, 600, &[]).iter().enumerate() {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn english_texts_have_many_words_and_few_of_them_most_of_the_time() {
+    fn english_texts_have_realistic_word_frequencies() {
         let all = texts(Language::English, 2000, &[]);
         let mut counts = std::collections::HashMap::new();
         let words = all.iter().flat_map(|sentence| sentence.text.split(' '));

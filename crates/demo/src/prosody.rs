@@ -1,42 +1,42 @@
-//! From words to time and melody: how long each sound lasts, where the pauses are, how the pitch moves.
+//! Durations, pauses and pitch of the words.
 
-use super::Draw;
+use super::RandomStream;
 use super::phoneme::{Manner, Phoneme};
 use super::phrase::{Ending, Phrase, Word};
 use super::portable::{blend, ease, semitones, sine};
 use super::voice::Voice;
 
-/// A sound, or a pause, with its place in time (seconds).
+/// A phoneme or pause with its time in seconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timed {
-    /// `None` is a pause.
+pub(crate) struct Segment {
+    /// `None` for a pause.
     pub phoneme: Option<Phoneme>,
     pub start: f64,
     pub end: f64,
-    /// From a plosive's burst, or an affricate's friction, to its end; 0 where it is not released.
+    /// Time from a plosive's burst, or an affricate's friction, to its end; 0 if not released.
     pub release: f64,
     /// Loudness; 1 is ordinary.
     pub level: f64,
 }
 
 /// The whole utterance in time.
-pub(crate) struct Score {
-    pub sounds: Vec<Timed>,
-    pub melody: Melody,
+pub(crate) struct Timeline {
+    pub segments: Vec<Segment>,
+    pub pitch: PitchContour,
     pub length: f64,
-    /// Start and end of every word, in reading order.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the alignment that tests cut words by"))]
+    /// Start and end of every word in seconds, in reading order.
+    #[cfg_attr(not(test), allow(dead_code, reason = "word alignment, used by tests"))]
     pub words: Vec<(f64, f64)>,
 }
 
-/// Pitch as a sum: a line that sinks, hills on accents, a tail at the end of each phrase.
-pub(crate) struct Melody {
+/// Pitch as a sum: a declining line, peaks on accents, and a boundary tone at the end of each phrase.
+pub(crate) struct PitchContour {
     middle: f64,
     range: f64,
     begin: f64,
     end: f64,
     accents: Vec<Accent>,
-    tails: Vec<Tail>,
+    boundary_tones: Vec<BoundaryTone>,
 }
 
 struct Accent {
@@ -46,14 +46,14 @@ struct Accent {
     height: f64,
 }
 
-struct Tail {
+struct BoundaryTone {
     from: f64,
     to: f64,
     height: f64,
 }
 
-impl Melody {
-    /// Pitch at a moment, in Hz.
+impl PitchContour {
+    /// Pitch in Hz at a time in seconds.
     pub fn at(&self, time: f64) -> f64 {
         let progress = ((time - self.begin) / (self.end - self.begin).max(0.1)).clamp(0.0, 1.0);
         let mut height = blend(1.5, -2.5, progress);
@@ -62,30 +62,30 @@ impl Melody {
             let fall = ease((time - accent.top) / (accent.to - accent.top));
             height += accent.height * (rise - fall);
         }
-        for tail in &self.tails {
-            let reached = ease((time - tail.from) / (tail.to - tail.from));
-            let left = ease((time - tail.to - 0.12) / 0.1);
-            height += tail.height * (reached - left);
+        for tone in &self.boundary_tones {
+            let reached = ease((time - tone.from) / (tone.to - tone.from));
+            let left = ease((time - tone.to - 0.12) / 0.1);
+            height += tone.height * (reached - left);
         }
-        // The slow unsteadiness of any human pitch.
+        // The slow variation of human pitch.
         let flutter = sine(time * 12.7) + sine(time * 7.1) + sine(time * 4.7);
         self.middle * semitones(self.range * height + 0.05 * flutter)
     }
 }
 
-/// Lays phrases out in time for a voice.
-pub(crate) fn score(phrases: &[Phrase], voice: &Voice, draw: &mut Draw) -> Score {
-    let pace = voice.pace * blend(0.95, 1.05, draw.unit());
-    let middle = voice.pitch * semitones(blend(-0.6, 0.6, draw.unit()));
-    let mut sounds = Vec::new();
+/// Computes the timeline of phrases for a voice.
+pub(crate) fn timeline(phrases: &[Phrase], voice: &Voice, random: &mut RandomStream) -> Timeline {
+    let rate = voice.pace * blend(0.95, 1.05, random.unit());
+    let middle = voice.pitch * semitones(blend(-0.6, 0.6, random.unit()));
+    let mut segments = Vec::new();
     let mut words = Vec::new();
-    let (mut accents, mut tails) = (Vec::new(), Vec::new());
-    let mut now = blend(0.1, 0.2, draw.unit());
+    let (mut accents, mut boundary_tones) = (Vec::new(), Vec::new());
+    let mut now = blend(0.1, 0.2, random.unit());
     let begin = now;
-    pause(&mut sounds, 0.0, now);
+    pause(&mut segments, 0.0, now);
 
     for (at, phrase) in phrases.iter().enumerate() {
-        let first_sound = sounds.len();
+        let first_segment = segments.len();
         let mut stressed = Vec::new();
         for (word_at, word) in phrase.words.iter().enumerate() {
             let last_word = word_at + 1 == phrase.words.len();
@@ -93,11 +93,11 @@ pub(crate) fn score(phrases: &[Phrase], voice: &Voice, draw: &mut Draw) -> Score
             let from = now;
             for (i, phone) in word.phones.iter().enumerate() {
                 let following = word.phones.get(i + 1).or(next).map(|phone| phone.phoneme);
-                let release = release(word, i, following) / pace;
-                let drawn = length(word, i, last_word) * blend(0.96, 1.04, draw.unit()) / pace;
+                let release = release(word, i, following) / rate;
+                let base = length(word, i, last_word) * blend(0.96, 1.04, random.unit()) / rate;
                 let length = match phone.phoneme.manner() {
-                    Manner::Plosive => drawn + release,
-                    _ => drawn,
+                    Manner::Plosive => base + release,
+                    _ => base,
                 };
                 let release =
                     if phone.phoneme.manner() == Manner::Affricate { 0.6 * length } else { release };
@@ -106,55 +106,63 @@ pub(crate) fn score(phrases: &[Phrase], voice: &Voice, draw: &mut Draw) -> Score
                 }
                 let level = if phone.stressed { 1.12 } else { 0.9 };
                 let phoneme = Some(phone.phoneme);
-                sounds.push(Timed { phoneme, start: now, end: now + length, release, level });
+                segments.push(Segment { phoneme, start: now, end: now + length, release, level });
                 now += length;
             }
             words.push((from, now));
         }
-        // The tail has to be over while there is still a voice to carry it.
-        let voiced = sounds[first_sound..].iter().rev().find(|sound| is_vowel(sound));
-        let voiced_end = voiced.map_or(now, |sound| sound.end - 0.01);
-        melody_of(phrase.ending, &stressed, sounds.get(first_sound), voiced_end, &mut accents, &mut tails);
+        // The boundary tone must end while there is still a voiced segment.
+        let voiced = segments[first_segment..].iter().rev().find(|segment| is_vowel(segment));
+        let voiced_end = voiced.map_or(now, |segment| segment.end - 0.01);
+        add_pitch(
+            phrase.ending,
+            &stressed,
+            segments.get(first_segment),
+            voiced_end,
+            &mut accents,
+            &mut boundary_tones,
+        );
         if at + 1 < phrases.len() {
             let silence = if phrase.ending == Ending::Comma { 0.17 } else { 0.32 };
-            let silence = silence * blend(0.9, 1.3, draw.unit());
-            pause(&mut sounds, now, now + silence);
+            let silence = silence * blend(0.9, 1.3, random.unit());
+            pause(&mut segments, now, now + silence);
             now += silence;
         }
     }
 
     let end = now;
-    now += blend(0.1, 0.2, draw.unit());
-    pause(&mut sounds, end, now);
-    // Lungs empty: the end of an utterance is softer than its beginning.
-    for sound in &mut sounds {
-        sound.level *= blend(1.05, 0.78, ((sound.start - begin) / (end - begin).max(0.1)).clamp(0.0, 1.0));
+    now += blend(0.1, 0.2, random.unit());
+    pause(&mut segments, end, now);
+    // The end of an utterance is softer than its beginning.
+    for segment in &mut segments {
+        segment.level *=
+            blend(1.05, 0.78, ((segment.start - begin) / (end - begin).max(0.1)).clamp(0.0, 1.0));
     }
-    let melody = Melody { middle, range: voice.range, begin, end, accents, tails };
-    Score { sounds, melody, length: now, words }
+    let pitch = PitchContour { middle, range: voice.range, begin, end, accents, boundary_tones };
+    Timeline { segments, pitch, length: now, words }
 }
 
-fn is_vowel(sound: &Timed) -> bool {
-    sound.phoneme.is_some_and(Phoneme::is_vowel)
+fn is_vowel(segment: &Segment) -> bool {
+    segment.phoneme.is_some_and(Phoneme::is_vowel)
 }
 
-fn pause(sounds: &mut Vec<Timed>, start: f64, end: f64) {
-    sounds.push(Timed { phoneme: None, start, end, release: 0.0, level: 1.0 });
+fn pause(segments: &mut Vec<Segment>, start: f64, end: f64) {
+    segments.push(Segment { phoneme: None, start, end, release: 0.0, level: 1.0 });
 }
 
-/// Accents on the stressed vowels of a phrase, and what its end does.
-fn melody_of(
+/// Adds accents on the stressed vowels of a phrase, and its boundary tone.
+fn add_pitch(
     ending: Ending,
     stressed: &[(f64, f64)],
-    first: Option<&Timed>,
+    first: Option<&Segment>,
     end: f64,
     accents: &mut Vec<Accent>,
-    tails: &mut Vec<Tail>,
+    boundary_tones: &mut Vec<BoundaryTone>,
 ) {
     let Some((&last, others)) = stressed.split_last() else {
-        // Only function words: the whole phrase is its tail.
-        let from = first.map_or(end - 0.2, |sound| sound.start);
-        tails.push(Tail { from, to: end.max(from + 0.05), height: tail_height(ending) });
+        // Only function words: the boundary tone covers the whole phrase.
+        let from = first.map_or(end - 0.2, |segment| segment.start);
+        boundary_tones.push(BoundaryTone { from, to: end.max(from + 0.05), height: boundary_height(ending) });
         return;
     };
     for &(from, to) in others {
@@ -167,11 +175,15 @@ fn melody_of(
         accents.push(Accent { from: from - 0.06, top: blend(from, to, 0.35), to: to + 0.08, height });
     }
     let begin = if ending == Ending::Question { from } else { blend(from, to, 0.5) };
-    tails.push(Tail { from: begin, to: end.max(begin + 0.05), height: tail_height(ending) });
+    boundary_tones.push(BoundaryTone {
+        from: begin,
+        to: end.max(begin + 0.05),
+        height: boundary_height(ending),
+    });
 }
 
-/// Semitones by which the pitch has moved at the end of a phrase.
-fn tail_height(ending: Ending) -> f64 {
+/// Change of pitch at the end of a phrase in semitones.
+fn boundary_height(ending: Ending) -> f64 {
     match ending {
         Ending::Statement => -3.5,
         Ending::Exclamation => -2.5,
@@ -180,7 +192,7 @@ fn tail_height(ending: Ending) -> f64 {
     }
 }
 
-/// Length of the `i`-th sound of a word in seconds, at a pace of 1 and without a plosive's release.
+/// Length of the `i`-th phone of a word in seconds, at a rate of 1 and without a plosive's release.
 fn length(word: &Word, i: usize, last_word: bool) -> f64 {
     let phones = &word.phones;
     let traits = phones[i].phoneme.traits();
@@ -211,10 +223,10 @@ fn length(word: &Word, i: usize, last_word: bool) -> f64 {
     if vowels >= 3 {
         share *= 0.93;
     }
-    (traits.length * share).max(traits.least)
+    (traits.length * share).max(traits.min_length)
 }
 
-/// Seconds from the burst of the `i`-th sound of a word to what follows it.
+/// Seconds from the burst of the `i`-th phone of a word to the next phone.
 fn release(word: &Word, i: usize, following: Option<Phoneme>) -> f64 {
     let phone = word.phones[i];
     let traits = phone.phoneme.traits();
@@ -225,7 +237,7 @@ fn release(word: &Word, i: usize, following: Option<Phoneme>) -> f64 {
     if matches!(next.manner(), Manner::Plosive | Manner::Affricate)
         && next.traits().formants == traits.formants
     {
-        return 0.0; // the tongue is there already
+        return 0.0; // the tongue is already in place
     }
     if traits.voiced {
         return 0.013;

@@ -1,5 +1,5 @@
-//! The proof that the sound follows the text: words cut out of synthetic sentences are recognised by
-//! comparing them with the same words cut out of other sentences, and with nothing else.
+//! Test that the audio follows the text: words cut from synthetic sentences are recognised only by comparison with the same
+//! words cut from other sentences.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,7 +8,7 @@ use myxtts_run::seed::Seed;
 use realfft::RealFftPlanner;
 
 use super::sentences::sentences;
-use super::{Language, SAMPLE_RATE, VOICES, Voice, phonemes, spoken};
+use super::{Language, SAMPLE_RATE, VOICES, Voice, phonemes, synthesise};
 
 const WINDOW: usize = 512;
 const HOP: usize = 220;
@@ -16,11 +16,11 @@ const BANDS: usize = 22;
 
 type Features = Vec<[f64; BANDS]>;
 
-/// Logarithmic band energies, less their mean: what is left of the spectrum when loudness is not.
+/// Logarithmic band energies minus their mean: the shape of the spectrum without its loudness.
 fn features(samples: &[f32]) -> Features {
     let fft = RealFftPlanner::<f64>::new().plan_fft_forward(WINDOW);
     let mut spectrum = fft.make_output_vec();
-    // Bands widen with frequency, as those of an ear do: 100 Hz to 9 kHz.
+    // Bands widen with frequency, as in hearing: 100 Hz to 9 kHz.
     let edge = |band: usize| {
         let hertz = 100.0 * 90.0_f64.powf(band as f64 / BANDS as f64);
         ((hertz * WINDOW as f64 / f64::from(SAMPLE_RATE)).round() as usize).max(1)
@@ -45,7 +45,7 @@ fn features(samples: &[f32]) -> Features {
     out
 }
 
-/// Distance under the best alignment in time, per step.
+/// Distance under the best alignment in time (DTW), per step.
 fn distance(a: &Features, b: &Features) -> f64 {
     let mut row = vec![f64::INFINITY; b.len() + 1];
     row[0] = 0.0;
@@ -62,11 +62,11 @@ fn distance(a: &Features, b: &Features) -> f64 {
     row[b.len()] / (a.len() + b.len()) as f64
 }
 
-/// Every word of the sentences that has three sounds or more, with its features.
+/// Every word of the sentences with at least three phones, with its features.
 fn spoken_words(language: Language, voice: &Voice, count: usize) -> Vec<(String, Features)> {
     let mut out = Vec::new();
     for (i, sentence) in sentences(language, Seed::new(11), count).iter().enumerate() {
-        let (samples, times) = spoken(&sentence.text, language, voice, Seed::new(12).with(i as u64));
+        let (samples, times) = synthesise(&sentence.text, language, voice, Seed::new(12).with(i as u64));
         let phrases = phonemes(&sentence.text, language).unwrap();
         let words: Vec<_> = phrases.iter().flat_map(|phrase| &phrase.words).collect();
         assert_eq!(words.len(), times.len());
@@ -80,31 +80,31 @@ fn spoken_words(language: Language, voice: &Voice, count: usize) -> Vec<(String,
     out
 }
 
-/// Share of words recognised, and how many were tried against how many.
+/// Fraction of words recognised, number of trials, number of templates.
 fn recognised(language: Language, voice: &Voice) -> (f64, usize, usize) {
     let mut templates: HashMap<String, Features> = HashMap::new();
     let mut trials = Vec::new();
-    for (word, heard) in spoken_words(language, voice, 28) {
+    for (word, features) in spoken_words(language, voice, 28) {
         match templates.entry(word) {
-            Entry::Occupied(known) => trials.push((known.key().clone(), heard)),
-            Entry::Vacant(new) => _ = new.insert(heard),
+            Entry::Occupied(known) => trials.push((known.key().clone(), features)),
+            Entry::Vacant(new) => _ = new.insert(features),
         }
     }
-    let right = trials.iter().filter(|(word, heard)| {
-        let measured = templates.iter().map(|(other, features)| (distance(features, heard), other));
+    let right = trials.iter().filter(|(word, trial)| {
+        let measured = templates.iter().map(|(other, features)| (distance(features, trial), other));
         measured.min_by(|a, b| a.0.total_cmp(&b.0)).is_some_and(|(_, found)| found == word)
     });
     (right.count() as f64 / trials.len() as f64, trials.len(), templates.len())
 }
 
 #[test]
-fn words_are_recognised_by_their_sound_alone() {
+fn words_are_recognised_by_their_audio() {
     for (language, voice) in
         [(Language::English, &VOICES[0]), (Language::Persian, &VOICES[1]), (Language::Persian, &VOICES[2])]
     {
         let (share, trials, templates) = recognised(language, voice);
         println!("{language:?} {}: {share:.3} of {trials} against {templates} words", voice.name);
-        assert!(trials >= 30 && templates >= 60, "too few words to prove anything");
+        assert!(trials >= 30 && templates >= 60, "too few words for a meaningful test");
         assert!(share > 0.9, "{language:?} by {}: only {share:.2} of {trials} recognised", voice.name);
     }
 }

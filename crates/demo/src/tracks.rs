@@ -1,17 +1,17 @@
-//! From sounds in time to the synthesiser's controls: each control is a line through a few points,
-//! so that one sound glides into the next as it does in a mouth.
+//! Segment phonemes to the synthesiser's controls: each control is interpolated between a few points, so that one phoneme
+//! glides into the next as in natural speech.
 
 use super::phoneme::{Manner, Phoneme, Traits};
 use super::portable::{blend, ease};
-use super::prosody::{Score, Timed};
+use super::prosody::{Segment, Timeline};
 use super::voice::Voice;
 
-/// Samples for which the controls stand still: 2.5 ms.
+/// Samples per frame, during which the controls are constant: 2.5 ms.
 pub(crate) const FRAME: usize = 55;
-/// Samples of a second.
+/// Sample rate in Hz.
 pub(crate) const SAMPLE_RATE: u32 = 22_050;
 
-/// What the synthesiser is told for one frame. Frequencies and widths in Hz, levels over a vowel's.
+/// Controls of the synthesiser for one frame. Frequencies and bandwidths in Hz, levels relative to a vowel's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub pitch: f64,
@@ -19,42 +19,42 @@ pub(crate) struct Frame {
     pub widths: [f64; 3],
     /// The voice through the vocal tract.
     pub voice: f64,
-    /// The voice through the closed mouth's walls: the hum in the closure of b, d, g.
+    /// The voice through the walls of the closed mouth: the hum in the closure of b, d, g.
     pub hum: f64,
     /// Breath through the vocal tract.
     pub breath: f64,
-    /// Zero of the nasal tract; at [`NASAL_POLE`] it cancels the pole there and nothing is nasal.
+    /// Zero of the nasal tract; at [`NASAL_POLE`] it cancels the pole, and the segment is not nasal.
     pub zero: f64,
     pub noise: [f64; 2],
     pub noise_centre: [f64; 2],
     pub noise_width: [f64; 2],
 }
 
-/// The resonance of the nose.
+/// Resonance of the nose in Hz.
 pub(crate) const NASAL_POLE: f64 = 270.0;
 
-/// How fast levels change at the border of two sounds, to each side.
+/// Duration in seconds of level changes on each side of a boundary.
 const RAMP: f64 = 0.008;
 
-/// A control over time: a line through points, in the order of time.
+/// A control over time: points in order of time.
 #[derive(Default)]
 struct Track(Vec<(f64, f64)>);
 
 impl Track {
-    /// Adds a point, moved after the last one where rounding or a short sound put it before.
+    /// Adds a point, moved after the last one if rounding or a short phoneme placed it before.
     fn point(&mut self, time: f64, value: f64) {
         let time = self.0.last().map_or(time, |&(last, _)| time.max(last + 1e-6));
         self.0.push((time, value));
     }
 
-    /// The value on the whole stretch.
+    /// Holds a value over an interval.
     fn hold(&mut self, from: f64, to: f64, value: f64) {
         let middle = 0.5 * (from + to);
         self.point(from.min(middle), value);
         self.point(to.max(middle), value);
     }
 
-    /// The values at the middle of `count` frames; `curve` shapes the way from point to point.
+    /// Values at the middle of `count` frames; `curve` shapes the interpolation between points.
     fn sampled(&self, count: usize, curve: impl Fn(f64) -> f64) -> Vec<f64> {
         let (first, last) = match (self.0.first(), self.0.last()) {
             (Some(first), Some(last)) => (*first, *last),
@@ -94,14 +94,14 @@ struct Tracks {
 }
 
 /// The controls of a whole utterance.
-pub(crate) fn frames(score: &Score, voice: &Voice) -> Vec<Frame> {
+pub(crate) fn frames(timeline: &Timeline, voice: &Voice) -> Vec<Frame> {
     let mut tracks = Tracks::default();
-    let sounds = &score.sounds;
-    for (i, sound) in sounds.iter().enumerate() {
-        let before = i.checked_sub(1).map(|i| &sounds[i]);
-        tracks.add(before, sound, sounds.get(i + 1), voice);
+    let segments = &timeline.segments;
+    for (i, segment) in segments.iter().enumerate() {
+        let before = i.checked_sub(1).map(|i| &segments[i]);
+        tracks.add(before, segment, segments.get(i + 1), voice);
     }
-    let count = count_frames(score);
+    let count = count_frames(timeline);
     let linear = |x: f64| x;
     let formants = tracks.formants.map(|track| track.sampled(count, ease));
     let widths = tracks.widths.map(|track| track.sampled(count, linear));
@@ -110,11 +110,11 @@ pub(crate) fn frames(score: &Score, voice: &Voice) -> Vec<Frame> {
     let noise = tracks.noise.map(|track| track.sampled(count, linear));
     let centre = tracks.noise_centre.map(|track| track.sampled(count, linear));
     let width = tracks.noise_width.map(|track| track.sampled(count, linear));
-    // Friction happens in the mouth's front, which differs less between people than the whole tract.
+    // Friction is produced in the front of the mouth, which varies less between speakers than the whole vocal tract.
     let front = 1.0 + 0.5 * (voice.tract - 1.0);
     (0..count)
         .map(|i| Frame {
-            pitch: score.melody.at((i as f64 + 0.5) * FRAME as f64 / f64::from(SAMPLE_RATE)),
+            pitch: timeline.pitch.at((i as f64 + 0.5) * FRAME as f64 / f64::from(SAMPLE_RATE)),
             formants: [0, 1, 2].map(|n| voice.tract * voice.shape[n] * formants[n][i]),
             widths: [0, 1, 2].map(|n| voice.tract * voice.damping * widths[n][i]),
             voice: voiced[i],
@@ -128,37 +128,38 @@ pub(crate) fn frames(score: &Score, voice: &Voice) -> Vec<Frame> {
         .collect()
 }
 
-/// Frames of the whole utterance.
-pub(crate) fn count_frames(score: &Score) -> usize {
-    (score.length * f64::from(SAMPLE_RATE) / FRAME as f64).ceil() as usize
+/// Number of frames of the whole utterance.
+pub(crate) fn count_frames(timeline: &Timeline) -> usize {
+    (timeline.length * f64::from(SAMPLE_RATE) / FRAME as f64).ceil() as usize
 }
 
 impl Tracks {
-    fn add(&mut self, before: Option<&Timed>, sound: &Timed, after: Option<&Timed>, voice: &Voice) {
-        let (start, end) = (sound.start, sound.end);
-        let left = before.and_then(|sound| sound.phoneme);
-        let right = after.and_then(|sound| sound.phoneme);
-        let Some(phoneme) = sound.phoneme else {
-            // A pause: silent, while the formants travel on to the next sound.
+    fn add(&mut self, before: Option<&Segment>, segment: &Segment, after: Option<&Segment>, voice: &Voice) {
+        let (start, end) = (segment.start, segment.end);
+        let left = before.and_then(|segment| segment.phoneme);
+        let right = after.and_then(|segment| segment.phoneme);
+        let Some(phoneme) = segment.phoneme else {
+            // A pause: silent, while the formants move to the next phoneme.
             self.levels(start + RAMP, end - RAMP, 0.0, 0.0, 0.0);
             self.zero.hold(start + RAMP, end - RAMP, NASAL_POLE);
-            self.quiet(start + RAMP, end - RAMP);
+            self.silence_noise(start + RAMP, end - RAMP);
             return;
         };
         let traits = phoneme.traits();
-        let from = border(left, Some(phoneme));
-        let to = border(Some(phoneme), right);
-        self.place_widths(traits, start, end);
+        let from = boundary_formants(left, Some(phoneme));
+        let to = boundary_formants(Some(phoneme), right);
+        self.set_widths(traits, start, end);
         if traits.manner == Manner::Nasal {
             self.zero.hold(start + 0.004, end - 0.004, traits.zero);
         } else {
-            // Neighbours of a nasal are nasal themselves for a moment.
+            // Neighbours of a nasal are briefly nasalised.
             let spread = 0.04_f64.min(0.4 * (end - start));
             self.zero.hold(start + spread, end - spread, NASAL_POLE);
         }
         if traits.manner == Manner::Vowel {
-            let begun = before.is_some_and(|sound| sound.release > 0.025 && is_plosive(sound.phoneme));
-            self.vowel_formants(sound, (left, from), (right, to), begun);
+            let aspirated =
+                before.is_some_and(|segment| segment.release > 0.025 && is_plosive(segment.phoneme));
+            self.vowel_formants(segment, (left, from), (right, to), aspirated);
         } else {
             let own = matches!(traits.manner, Manner::Glide | Manner::Liquid);
             for n in 0..3 {
@@ -168,32 +169,32 @@ impl Tracks {
                 self.formants[n].point(end, to[n]);
             }
         }
-        self.sound_levels(sound, traits, to[1], (left, right), voice);
+        self.segment_levels(segment, traits, to[1], (left, right), voice);
     }
 
-    /// Formants of a vowel: out of the left border, over the target, into the right border.
+    /// Formants of a vowel: from the left boundary over the target to the right boundary.
     fn vowel_formants(
         &mut self,
-        sound: &Timed,
+        segment: &Segment,
         (left, from): (Option<Phoneme>, [f64; 3]),
         (right, to): (Option<Phoneme>, [f64; 3]),
-        begun: bool,
+        aspirated: bool,
     ) {
-        let Some(traits) = sound.phoneme.map(Phoneme::traits) else { return };
-        let length = sound.end - sound.start;
-        let way_in = reach(left).min(0.42 * length);
-        let way_out = reach(right).min(0.42 * length);
+        let Some(traits) = segment.phoneme.map(Phoneme::traits) else { return };
+        let length = segment.end - segment.start;
+        let transition_in = transition_seconds(left).min(0.42 * length);
+        let transition_out = transition_seconds(right).min(0.42 * length);
         for n in 0..3 {
-            // After an aspirated plosive half of the way is already done in the aspiration.
-            let first = if begun { blend(from[n], traits.formants[n], 0.5) } else { from[n] };
-            self.formants[n].point(sound.start, first);
-            self.formants[n].point(sound.start + way_in, traits.formants[n]);
-            self.formants[n].point(sound.end - way_out, traits.end[n]);
-            self.formants[n].point(sound.end, to[n]);
+            // After an aspirated plosive, half of the transition has happened during the aspiration.
+            let first = if aspirated { blend(from[n], traits.formants[n], 0.5) } else { from[n] };
+            self.formants[n].point(segment.start, first);
+            self.formants[n].point(segment.start + transition_in, traits.formants[n]);
+            self.formants[n].point(segment.end - transition_out, traits.end[n]);
+            self.formants[n].point(segment.end, to[n]);
         }
     }
 
-    fn place_widths(&mut self, traits: &Traits, start: f64, end: f64) {
+    fn set_widths(&mut self, traits: &Traits, start: f64, end: f64) {
         let widths = match traits.manner {
             Manner::Vowel => [60.0 + 0.03 * traits.formants[0], 90.0, 150.0],
             Manner::Glide | Manner::Liquid => [60.0, 100.0, 160.0],
@@ -206,22 +207,22 @@ impl Tracks {
         }
     }
 
-    fn sound_levels(
+    fn segment_levels(
         &mut self,
-        sound: &Timed,
+        segment: &Segment,
         traits: &Traits,
         second: f64,
         (left, right): (Option<Phoneme>, Option<Phoneme>),
         voice: &Voice,
     ) {
-        let (start, end, level) = (sound.start, sound.end, sound.level);
+        let (start, end, level) = (segment.start, segment.end, segment.level);
         let breath = voice.breath * level;
-        // Before a pause the voice dies away; between sounds it changes at once.
+        // Before a pause the voice fades out; between phonemes it changes at once.
         let fade = if right.is_none() { 0.05_f64.min(0.4 * (end - start)) } else { RAMP };
         match traits.manner {
             Manner::Vowel => {
                 self.levels(start + RAMP, end - fade, level, 0.0, breath);
-                self.quiet(start + RAMP, end - RAMP);
+                self.silence_noise(start + RAMP, end - RAMP);
             }
             Manner::Glide | Manner::Liquid | Manner::Nasal => {
                 let share = match traits.manner {
@@ -229,19 +230,19 @@ impl Tracks {
                     _ => 0.72,
                 };
                 self.levels(start + RAMP, end - fade, share * level, 0.0, 0.5 * breath);
-                self.quiet(start + RAMP, end - RAMP);
+                self.silence_noise(start + RAMP, end - RAMP);
             }
-            Manner::Tap => self.taps(sound, left.is_none() || right.is_none(), breath),
+            Manner::Tap => self.taps(segment, left.is_none() || right.is_none(), breath),
             Manner::Aspirate => {
-                // Between vowels the voice goes on through an h.
+                // Between voiced phonemes the voice continues through an h.
                 let between = [left, right].iter().all(|side| side.is_some_and(|side| side.traits().voiced));
                 let share = if between { 0.25 } else { 0.0 };
                 self.levels(start + RAMP, end - RAMP, share * level, 0.0, 0.3 * level);
-                self.quiet(start + RAMP, end - RAMP);
+                self.silence_noise(start + RAMP, end - RAMP);
             }
             Manner::Glottal => {
                 self.levels(start + 0.012, end - 0.012, 0.03, 0.0, 0.0);
-                self.quiet(start + RAMP, end - RAMP);
+                self.silence_noise(start + RAMP, end - RAMP);
             }
             Manner::Fricative => {
                 let share = if traits.voiced { 0.3 } else { 0.0 };
@@ -249,11 +250,11 @@ impl Tracks {
                 self.levels(start + RAMP, end - RAMP, share * level, hum * level, 0.0);
                 self.friction(traits, start + 0.012, end - 0.012, level, second);
             }
-            Manner::Plosive => self.plosive(sound, traits, second, right),
+            Manner::Plosive => self.plosive(segment, traits, second, right),
             Manner::Affricate => {
-                let burst = end - sound.release;
+                let burst = end - segment.release;
                 let hum = if traits.voiced { 0.2 } else { 0.0 };
-                self.quiet(start + 0.004, burst - 0.002);
+                self.silence_noise(start + 0.004, burst - 0.002);
                 self.levels(start + 0.006, burst, 0.0, hum * level, 0.0);
                 self.levels(burst + 0.005, end - RAMP, 0.7 * hum * level, 0.3 * hum * level, 0.0);
                 self.friction(traits, burst + 0.001, end - 0.012, level, second);
@@ -261,9 +262,9 @@ impl Tracks {
         }
     }
 
-    /// Persian r: the tongue strikes once, twice beside a pause.
-    fn taps(&mut self, sound: &Timed, twice: bool, breath: f64) {
-        let Timed { start, end, level, .. } = *sound;
+    /// Persian r: one tap of the tongue, two next to a pause.
+    fn taps(&mut self, segment: &Segment, twice: bool, breath: f64) {
+        let Segment { start, end, level, .. } = *segment;
         let strikes = if twice { 2 } else { 1 };
         let beat = (end - start) / f64::from(strikes);
         for strike in 0..strikes {
@@ -274,17 +275,17 @@ impl Tracks {
         }
         self.hum.hold(start + RAMP, end - RAMP, 0.1 * level);
         self.breath.hold(start + RAMP, end - RAMP, 0.5 * breath);
-        self.quiet(start + RAMP, end - RAMP);
+        self.silence_noise(start + RAMP, end - RAMP);
     }
 
-    /// A closure, then the burst, then the breath until the voice sets in.
-    fn plosive(&mut self, sound: &Timed, traits: &Traits, second: f64, right: Option<Phoneme>) {
-        let Timed { start, end, release, level, .. } = *sound;
+    /// A closure, then the burst, then breath until the voice starts.
+    fn plosive(&mut self, segment: &Segment, traits: &Traits, second: f64, right: Option<Phoneme>) {
+        let Segment { start, end, release, level, .. } = *segment;
         let burst = end - release;
         let hum = if traits.voiced { 0.2 * level } else { 0.0 };
         if release == 0.0 {
             self.levels(start + 0.006, end - 0.003, 0.0, hum, 0.0);
-            self.quiet(start + 0.004, end - 0.002);
+            self.silence_noise(start + 0.004, end - 0.002);
             return;
         }
         self.voice.hold(start + 0.006, if traits.voiced { burst + 0.004 } else { end - 0.004 }, 0.0);
@@ -292,12 +293,12 @@ impl Tracks {
         self.hum.point(burst + 0.004, 0.0);
         self.breath.hold(start + 0.006, burst, 0.0);
         if !traits.voiced {
-            // Only before something that is voiced can aspiration be heard as such.
+            // Aspiration is only audible as such before a voiced phoneme.
             let open = right.is_some_and(|right| right.traits().voiced);
             let breath = if open { 0.3 * level } else { 0.1 * level };
             self.breath.hold(burst + 0.008, end - 0.004, breath);
         }
-        self.quiet(start + 0.004, burst - 0.003);
+        self.silence_noise(start + 0.004, burst - 0.003);
         self.bands(traits, burst - 0.002, end, second);
         for n in 0..2 {
             let strength = traits.noise.level[n] * level;
@@ -313,7 +314,7 @@ impl Tracks {
         self.breath.hold(from, to, breath);
     }
 
-    fn quiet(&mut self, from: f64, to: f64) {
+    fn silence_noise(&mut self, from: f64, to: f64) {
         for track in &mut self.noise {
             track.hold(from, to, 0.0);
         }
@@ -339,8 +340,8 @@ fn is_plosive(phoneme: Option<Phoneme>) -> bool {
     phoneme.is_some_and(|phoneme| phoneme.manner() == Manner::Plosive)
 }
 
-/// Seconds that a vowel needs to come out of, or into, a neighbour.
-fn reach(neighbour: Option<Phoneme>) -> f64 {
+/// Length in seconds of a vowel's transition from or to a neighbour.
+fn transition_seconds(neighbour: Option<Phoneme>) -> f64 {
     match neighbour.map(Phoneme::manner) {
         None => 0.02,
         Some(Manner::Vowel) => 0.07,
@@ -350,26 +351,26 @@ fn reach(neighbour: Option<Phoneme>) -> f64 {
     }
 }
 
-/// Formants at the border of two sounds: a consonant has its place, the vowel pulls at it.
-fn border(left: Option<Phoneme>, right: Option<Phoneme>) -> [f64; 3] {
+/// Formants at the boundary of two phonemes: those of the consonant, shifted towards_vowel the vowel.
+fn boundary_formants(left: Option<Phoneme>, right: Option<Phoneme>) -> [f64; 3] {
     let (left, right) = match (left.map(Phoneme::traits), right.map(Phoneme::traits)) {
         (Some(left), Some(right)) => (left, right),
         (Some(left), None) => return left.end,
         (None, Some(right)) => return right.formants,
         (None, None) => return [500.0, 1500.0, 2500.0],
     };
-    let towards = |consonant: &Traits, vowel: [f64; 3]| {
-        // The first formant tells how closed the mouth is: only h and the glottal stop leave it open.
-        let first = if consonant.pull < 1.0 { 0.25 * consonant.pull } else { 1.0 };
+    let towards_vowel = |consonant: &Traits, vowel: [f64; 3]| {
+        // The first formant depends on how closed the mouth is: only h and the glottal stop leave it open.
+        let first = if consonant.coarticulation < 1.0 { 0.25 * consonant.coarticulation } else { 1.0 };
         [
             blend(consonant.formants[0], vowel[0], first),
-            blend(consonant.formants[1], vowel[1], consonant.pull),
-            blend(consonant.formants[2], vowel[2], consonant.pull),
+            blend(consonant.formants[1], vowel[1], consonant.coarticulation),
+            blend(consonant.formants[2], vowel[2], consonant.coarticulation),
         ]
     };
     match (left.manner == Manner::Vowel, right.manner == Manner::Vowel) {
-        (false, true) => towards(left, right.formants),
-        (true, false) => towards(right, left.end),
+        (false, true) => towards_vowel(left, right.formants),
+        (true, false) => towards_vowel(right, left.end),
         _ => [0, 1, 2].map(|n| 0.5 * (left.end[n] + right.formants[n])),
     }
 }

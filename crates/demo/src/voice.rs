@@ -1,67 +1,67 @@
-//! The speakers: pitch, length of the vocal tract, breath and pace. Each speaks every language.
+//! The speakers: pitch, length of the vocal tract, breathiness and speaking rate. Each speaks every language.
 //!
-//! Three are made by hand. All others are drawn from a fixed seed by their number, so that `voice-0004` is
-//! the same voice in every corpus: men, women and children, each before a microphone in a room of their own.
+//! Three are made by hand. All others are sampled from a fixed seed by their number, so that `voice-0004` is the same voice
+//! in every corpus: men, women and children, each with their own microphone and room.
 
 use std::sync::LazyLock;
 
 use myxtts_run::seed::Seed;
 
-use super::Draw;
+use super::RandomStream;
 use super::portable::blend;
 
-/// One synthetic speaker. The fields are read by the synthesiser only.
+/// One synthetic speaker. The fields are used only by the synthesiser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Voice {
-    /// The speaker's name, as `speakers.csv` has it.
+    /// Name of the speaker, as in `speakers.csv`.
     pub name: &'static str,
-    /// Middle of the speaking pitch in Hz.
+    /// Mean pitch in Hz.
     pub pitch: f64,
-    /// How lively the pitch moves; 1 is ordinary.
+    /// Scale of the pitch movements; 1 is ordinary.
     pub range: f64,
-    /// Formant frequencies over those of an adult man: the shorter the tract, the higher.
+    /// Formant frequencies relative to those of an adult man; higher for a shorter vocal tract.
     pub tract: f64,
-    /// Breath noise beside the voice, over the voice.
+    /// Level of breath noise relative to the voice.
     pub breath: f64,
-    /// Where the source starts to lose its high partials, in Hz: low is a soft voice.
+    /// Frequency in Hz above which the glottal source loses energy; low for a soft voice.
     pub edge: f64,
-    /// Share of a period in which the glottis is open.
+    /// Fraction of a period in which the glottis is open.
     pub open: f64,
-    /// Pace; above 1 is faster.
+    /// Speaking rate; above 1 is faster.
     pub pace: f64,
-    /// What is this mouth's own in the first three formants, over what `tract` says.
+    /// Individual scale of the first three formants, in addition to `tract`.
     pub shape: [f64; 3],
-    /// Bandwidths of the formants over ordinary ones: wide is a dull voice.
+    /// Scale of the formant bandwidths; wide for a dull voice.
     pub damping: f64,
-    /// Share by which the length of a period varies.
+    /// Relative variation of the length of a period.
     pub jitter: f64,
-    /// Share by which the strength of a period varies.
+    /// Relative variation of the strength of a period.
     pub shimmer: f64,
-    /// The way from the lips to the file; `None` is a silent studio.
+    /// Recording channel; `None` for a silent studio.
     pub channel: Option<Channel>,
 }
 
 /// A room and a microphone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Channel {
-    /// RMS of the noise in dB below full scale.
+    /// RMS of the noise in dB relative to full scale.
     pub noise: f64,
-    /// The microphone hears little below this, in Hz.
+    /// Low cutoff of the microphone in Hz.
     pub low: f64,
-    /// And little above this, in Hz.
+    /// High cutoff of the microphone in Hz.
     pub high: f64,
-    /// How much more it hears of what is above 1 kHz than of what is below, in dB.
+    /// Gain above 1 kHz relative to below, in dB.
     pub tilt: f64,
-    /// Level of the first echo over the direct sound.
+    /// Level of the first echo relative to the direct sound.
     pub echo: f64,
-    /// Size of the room: the time of the first echo in seconds.
+    /// Delay of the first echo in seconds, given by the size of the room.
     pub room: f64,
 }
 
-/// How many voices there are: [`VOICES`], and those that are drawn.
+/// Number of voices: [`VOICES`] and the sampled ones.
 pub const MAX_SPEAKERS: usize = 1000;
 
-/// What the voices that were made by hand have in common.
+/// Common settings of the voices made by hand.
 const STUDIO: Voice = Voice {
     name: "",
     pitch: 0.0,
@@ -78,9 +78,9 @@ const STUDIO: Voice = Voice {
     channel: None,
 };
 
-/// The voices that were made by hand, in the order `--speakers` counts them.
+/// The voices made by hand, in the order `--speakers` counts them.
 pub const VOICES: [Voice; 3] = [
-    // A woman: higher and a little breathy.
+    // A woman: higher and slightly breathy.
     Voice {
         name: "mina",
         pitch: 205.0,
@@ -92,7 +92,7 @@ pub const VOICES: [Voice; 3] = [
         pace: 1.0,
         ..STUDIO
     },
-    // A man: low, clear, unhurried.
+    // A man: low, clear, slow.
     Voice {
         name: "dara",
         pitch: 112.0,
@@ -104,7 +104,7 @@ pub const VOICES: [Voice; 3] = [
         pace: 0.96,
         ..STUDIO
     },
-    // A child: high, short tract, quick.
+    // A child: high, short vocal tract, fast.
     Voice {
         name: "kian",
         pitch: 268.0,
@@ -119,24 +119,25 @@ pub const VOICES: [Voice; 3] = [
 ];
 
 static ALL: LazyLock<Vec<Voice>> = LazyLock::new(|| {
-    // One text for all names, as long as the process lives.
+    // One string for all names, leaked for the lifetime of the process.
     let names: &'static str =
         (0..MAX_SPEAKERS).map(|n| format!("voice-{:04}", n + 1)).collect::<String>().leak();
-    let drawn = (VOICES.len()..MAX_SPEAKERS).map(|n| drawn(n, &names[10 * n..10 * (n + 1)]));
-    VOICES.into_iter().chain(drawn).collect()
+    let others = (VOICES.len()..MAX_SPEAKERS).map(|n| sampled(n, &names[10 * n..10 * (n + 1)]));
+    VOICES.into_iter().chain(others).collect()
 });
 
-/// The `n`-th voice: a man, a woman or a child, and everything within what such a throat does.
-fn drawn(n: usize, name: &'static str) -> Voice {
-    let mut draw = Draw::new(Seed::new(0).derive("voices").with(n as u64));
-    let kind = draw.unit();
-    // Pitch and tract go together, not in step: a deep voice in a short tract is rare, not impossible.
+/// The `n`-th voice: a man, a woman or a child, with parameters in the range of such a voice.
+fn sampled(n: usize, name: &'static str) -> Voice {
+    let mut random = RandomStream::new(Seed::new(0).derive("voices").with(n as u64));
+    let kind = random.unit();
+    // Pitch and tract length are correlated but independent within a group: a deep voice with a short tract is rare, not
+    // impossible.
     let ([low, high], [long, short]) = match kind {
         ..0.42 => ([82.0, 158.0], [0.93, 1.07]),
         ..0.84 => ([160.0, 255.0], [1.07, 1.24]),
         _ => ([225.0, 330.0], [1.2, 1.38]),
     };
-    let mut between = |low: f64, high: f64| blend(low, high, draw.unit());
+    let mut between = |low: f64, high: f64| blend(low, high, random.unit());
     Voice {
         name,
         pitch: between(low, high),
@@ -163,12 +164,12 @@ fn drawn(n: usize, name: &'static str) -> Voice {
 }
 
 impl Voice {
-    /// All voices, [`VOICES`] first; in the order `--speakers` counts them.
+    /// All voices, [`VOICES`] first, in the order `--speakers` counts them.
     pub fn all() -> &'static [Voice] {
         &ALL
     }
 
-    /// The voice of that name.
+    /// Finds a voice by name.
     pub fn named(name: &str) -> Option<&'static Voice> {
         match name.strip_prefix("voice-") {
             Some(number) => ALL.get(number.parse::<usize>().ok()?.checked_sub(1)?),
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn voices_are_named_by_their_number_and_found_by_their_name() {
+    fn voices_are_numbered_and_found_by_name() {
         let all = Voice::all();
         assert_eq!(
             (all.len(), all[0].name, all[3].name, all[999].name),
@@ -197,17 +198,17 @@ mod tests {
 
     #[test]
     fn voices_differ_and_cover_men_women_and_children() {
-        let drawn = &Voice::all()[VOICES.len()..];
-        let count = |test: &dyn Fn(&Voice) -> bool| drawn.iter().filter(|voice| test(voice)).count();
+        let sampled = &Voice::all()[VOICES.len()..];
+        let count = |test: &dyn Fn(&Voice) -> bool| sampled.iter().filter(|voice| test(voice)).count();
         assert!(count(&|voice| voice.pitch < 130.0 && voice.tract < 1.07) > 150);
         assert!(count(&|voice| (170.0..240.0).contains(&voice.pitch) && voice.tract > 1.1) > 150);
         assert!(count(&|voice| voice.pitch > 255.0 && voice.tract > 1.2) > 50);
-        for (i, one) in drawn.iter().enumerate() {
+        for (i, one) in sampled.iter().enumerate() {
             let twin = |other: &&Voice| {
                 (one.pitch / other.pitch - 1.0).abs() < 0.01 && (one.tract / other.tract - 1.0).abs() < 0.003
             };
-            // Of those with the same pitch and tract to the ear, none has the same breath and source too.
-            for other in drawn[i + 1..].iter().filter(twin) {
+            // Of voices with nearly the same pitch and tract, none has the same breath and source too.
+            for other in sampled[i + 1..].iter().filter(twin) {
                 let differs = (one.edge / other.edge - 1.0).abs() + (one.breath - other.breath).abs() * 10.0;
                 assert!(
                     differs + (one.shape[1] / other.shape[1] - 1.0).abs() > 0.01,

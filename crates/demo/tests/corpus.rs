@@ -1,4 +1,4 @@
-//! The demo corpus: a folder in LJSpeech's layout whose sound follows its text, the same everywhere.
+//! The demo corpus: a folder in LJSpeech's layout, the same on every machine.
 
 // Clippy exempts functions marked as tests, not their helpers.
 #![allow(clippy::unwrap_used)]
@@ -17,7 +17,7 @@ fn options(utterances: usize) -> DemoOptions {
     DemoOptions { utterances, seed: 7, ..DemoOptions::default() }
 }
 
-/// Every file of a folder, by its path in it.
+/// Every file of a folder by its relative path.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut out = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -39,7 +39,7 @@ fn lines(dir: &Path, file: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_folder_is_ljspeech_with_speakers_beside_it() {
+fn the_folder_has_the_ljspeech_layout_with_speakers() {
     let dir = tempfile::tempdir().unwrap();
     let report = demo::write(dir.path(), &options(24), &Silent).unwrap();
     let metadata = lines(dir.path(), "metadata.csv");
@@ -58,9 +58,12 @@ fn the_folder_is_ljspeech_with_speakers_beside_it() {
         spelled_out += usize::from(text != normalised);
 
         let path = dir.path().join("wavs").join(format!("{id}.wav"));
-        let sound = wav::decode(&std::fs::read(&path).unwrap(), &path).unwrap();
-        assert_eq!((sound.clip.sample_rate, sound.info.channels, sound.info.bits), (22_050, 1, Some(16)));
-        let samples = &sound.clip.samples;
+        let decoded = wav::decode(&std::fs::read(&path).unwrap(), &path).unwrap();
+        assert_eq!(
+            (decoded.clip.sample_rate, decoded.info.channels, decoded.info.bits),
+            (22_050, 1, Some(16))
+        );
+        let samples = &decoded.clip.samples;
         let length = samples.len() as f64 / 22_050.0;
         assert!((1.0..8.0).contains(&length), "{id}: {length} s for {text}");
         seconds += length;
@@ -71,7 +74,7 @@ fn the_folder_is_ljspeech_with_speakers_beside_it() {
         let peak = samples.iter().fold(0.0_f32, |peak, sample| peak.max(sample.abs()));
         assert!((0.1..0.9).contains(&peak), "{id}: peak {peak}");
         assert!((-25.0..-20.0).contains(&level(samples)), "{id}: {} dB", level(samples));
-        // Something to trim at both ends, quiet but not digital silence.
+        // Both ends can be trimmed; they are quiet but not digital silence.
         for silence in [&samples[..2000], &samples[samples.len() - 1500..]] {
             assert!((-80.0..-60.0).contains(&level(silence)), "{id}: room at {} dB", level(silence));
         }
@@ -93,7 +96,7 @@ fn threads_do_not_change_a_byte() {
 }
 
 #[test]
-fn a_second_run_changes_nothing_and_other_options_replace_the_corpus() {
+fn a_second_run_changes_nothing_and_new_options_replace_the_corpus() {
     let dir = tempfile::tempdir().unwrap();
     demo::write(dir.path(), &options(12), &Silent).unwrap();
     let first = files(dir.path());
@@ -101,9 +104,9 @@ fn a_second_run_changes_nothing_and_other_options_replace_the_corpus() {
     let before = touched("metadata.csv");
     demo::write(dir.path(), &options(12), &Silent).unwrap();
     assert!(files(dir.path()) == first);
-    assert_eq!(touched("metadata.csv"), before, "an unchanged file was written again");
+    assert_eq!(touched("metadata.csv"), before, "an unchanged file was rewritten");
 
-    // Fewer, and with another seed: nothing of the old corpus is left, and a foreign file is.
+    // Fewer utterances and another seed: the old corpus is removed, a foreign file stays.
     std::fs::write(dir.path().join("wavs/mine.wav"), b"mine").unwrap();
     demo::write(dir.path(), &DemoOptions { seed: 8, ..options(4) }, &Silent).unwrap();
     let second = files(dir.path());
@@ -115,12 +118,12 @@ fn a_second_run_changes_nothing_and_other_options_replace_the_corpus() {
 #[test]
 fn a_run_that_was_killed_is_completed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
-    // A kill at the very first file.
+    // A run killed while writing its first file.
     std::fs::write(dir.path().join("demo-corpus.json.unfinished"), b"{").unwrap();
     demo::write(dir.path(), &options(6), &Silent).unwrap();
     let whole = files(dir.path());
     assert_eq!(whole.len(), 6 + 3);
-    // As a later kill leaves it: no metadata, one sound missing, one damaged, one half written.
+    // A run killed later: no metadata, one audio file missing, one damaged, one partially written.
     std::fs::remove_file(dir.path().join("metadata.csv")).unwrap();
     std::fs::remove_file(dir.path().join("wavs/fa_mina_00002.wav")).unwrap();
     std::fs::write(dir.path().join("wavs/en_dara_00003.wav"), b"RIFF").unwrap();
@@ -130,30 +133,30 @@ fn a_run_that_was_killed_is_completed_by_the_next() {
 }
 
 #[test]
-fn a_folder_with_something_else_in_it_is_refused() {
+fn a_folder_with_other_content_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("metadata.csv"), "LJ001-0001|mine|mine\n").unwrap();
-    let refused = demo::write(dir.path(), &options(2), &Silent);
+    let rejected = demo::write(dir.path(), &options(2), &Silent);
     assert!(
-        matches!(&refused, Err(DemoError::NotEmpty { dir: named }) if named == dir.path()),
-        "{refused:?}"
+        matches!(&rejected, Err(DemoError::NotEmpty { dir: named }) if named == dir.path()),
+        "{rejected:?}"
     );
-    assert_eq!(files(dir.path()).len(), 1, "nothing was touched");
+    assert_eq!(files(dir.path()).len(), 1, "files were changed");
     demo::write(dir.path(), &DemoOptions { overwrite: true, ..options(2) }, &Silent).unwrap();
     assert_eq!(lines(dir.path(), "metadata.csv").len(), 2);
 }
 
 #[test]
-fn options_out_of_range_are_named() {
+fn options_out_of_range_are_reported() {
     let dir = tempfile::tempdir().unwrap();
-    let wrong = [
+    let invalid = [
         (DemoOptions { speakers: 1001, ..options(2) }, "1 to 1000"),
         (DemoOptions { speakers: 0, ..options(2) }, "1 to 1000"),
         (DemoOptions { languages: vec![], ..options(2) }, "en, fa"),
         (DemoOptions { languages: vec![Language::Persian; 2], ..options(2) }, "once"),
         (options(0), "at least 1"),
     ];
-    for (options, expected) in wrong {
+    for (options, expected) in invalid {
         match demo::write(dir.path(), &options, &Silent) {
             Err(DemoError::Options(message)) => assert!(message.contains(expected), "{message}"),
             other => panic!("{options:?}: {other:?}"),
@@ -162,10 +165,10 @@ fn options_out_of_range_are_named() {
     assert!(files(dir.path()).is_empty());
 }
 
-/// One fixed value for each speaker: the samples are the same on every machine. A change of the
-/// synthesiser changes them on purpose; a change of compiler, platform or thread count must not.
+/// One fixed hash per speaker: the samples are the same on every machine. An intended change of the
+/// synthesiser changes them; another compiler, platform or thread count must not.
 #[test]
-fn the_sound_is_the_same_everywhere() {
+fn audio_is_the_same_on_every_machine() {
     let hashes = VOICES.map(|voice| {
         let mut hash = blake3::Hasher::new();
         for sentence in demo::held_out() {
@@ -176,24 +179,24 @@ fn the_sound_is_the_same_everywhere() {
     assert_eq!(hashes, ["mina 0a5cccea992ade6c", "dara 19cff71796b94d48", "kian 2436f2133e760161"]);
 }
 
-/// The same of words from the dictionary, in voices that are drawn.
+/// The same for words of the dictionary and sampled voices.
 #[test]
-fn drawn_voices_sound_the_same_everywhere() {
+fn sampled_voices_are_the_same_on_every_machine() {
     let hashes = ["voice-0004", "voice-0300", "voice-1000"].map(|name| {
         let voice = Voice::named(name).unwrap();
-        let said =
+        let samples =
             demo::speak("Naïve colonels photographed Worcestershire, didn't they?", Language::English, voice);
-        blake3::hash(&wav::encode_pcm16(&said, 22_050)).to_hex()[..16].to_owned()
+        blake3::hash(&wav::encode_pcm16(&samples, 22_050)).to_hex()[..16].to_owned()
     });
     assert_eq!(hashes, ["9f274117e36aa3a9", "ab05e30df6125eb2", "e5d6f9b90a013614"]);
 }
 
 #[test]
-fn a_pretraining_corpus_has_many_voices_and_the_texts_it_was_given() {
+fn a_pretraining_corpus_has_many_voices_and_the_given_texts() {
     let dir = tempfile::tempdir().unwrap();
-    let (texts, refused) =
+    let (texts, rejected) =
         demo::read_texts("x|The quixotic ewe owes £3.|\n\nSecond line\n", &[Language::English]);
-    assert_eq!((texts.len(), refused), (2, vec![]));
+    assert_eq!((texts.len(), rejected), (2, vec![]));
     let options = PretrainingOptions { utterances: 12, speakers: 6, texts, ..Default::default() };
     let report = demo::write_pretraining(dir.path(), &options, &Silent).unwrap();
     assert_eq!((report.utterances, report.speakers.len(), report.languages), (12, 6, vec!["en"]));
@@ -204,27 +207,27 @@ fn a_pretraining_corpus_has_many_voices_and_the_texts_it_was_given() {
     assert_eq!(first.len(), 12 + 3);
     let again = demo::write_pretraining(dir.path(), &options, &Silent).unwrap();
     assert!((again.seconds - report.seconds).abs() < 1e-6 && files(dir.path()) == first);
-    // What is missing is made again, and other options replace the corpus.
+    // Missing files are restored, and new options replace the corpus.
     std::fs::remove_file(dir.path().join(format!("wavs/{}.wav", metadata[5][0]))).unwrap();
     demo::write_pretraining(dir.path(), &options, &Silent).unwrap();
     assert!(files(dir.path()) == first);
     let other = PretrainingOptions { utterances: 4, texts_share: 0.0, seed: 2, ..options };
     demo::write_pretraining(dir.path(), &other, &Silent).unwrap();
     assert_eq!(files(dir.path()).len(), 4 + 3);
-    // A folder of the other kind is not taken for ours to replace.
-    let refused = demo::write(dir.path(), &self::options(2), &Silent);
-    assert!(matches!(refused, Err(DemoError::NotEmpty { .. })), "{refused:?}");
+    // A pretraining corpus is not replaced by a demo corpus.
+    let rejected = demo::write(dir.path(), &self::options(2), &Silent);
+    assert!(matches!(rejected, Err(DemoError::NotEmpty { .. })), "{rejected:?}");
     let share = PretrainingOptions { texts_share: 1.5, ..other };
     assert!(matches!(demo::write_pretraining(dir.path(), &share, &Silent), Err(DemoError::Options(_))));
 }
 
 #[test]
-fn other_text_sounds_different_and_the_same_text_the_same() {
+fn audio_differs_for_other_texts_only() {
     for voice in &VOICES {
-        let said = |text| demo::speak(text, Language::English, voice);
-        assert_eq!(said("a red hat"), said("a red hat"));
-        assert_ne!(said("a red hat"), said("a red cat"));
-        assert_ne!(said("is it here?"), said("is it here."));
+        let speak = |text| demo::speak(text, Language::English, voice);
+        assert_eq!(speak("a red hat"), speak("a red hat"));
+        assert_ne!(speak("a red hat"), speak("a red cat"));
+        assert_ne!(speak("is it here?"), speak("is it here."));
     }
     assert_ne!(
         demo::speak("a", Language::English, &VOICES[0]),
@@ -233,24 +236,24 @@ fn other_text_sounds_different_and_the_same_text_the_same() {
 }
 
 #[test]
-fn held_out_sentences_can_be_said_and_are_never_generated() {
+fn held_out_sentences_can_be_spoken_and_are_never_generated() {
     let held_out = demo::held_out();
     assert_eq!(held_out.len(), 6);
     let dir = tempfile::tempdir().unwrap();
     demo::write(dir.path(), &options(40), &Silent).unwrap();
-    let made = lines(dir.path(), "metadata.csv");
+    let generated = lines(dir.path(), "metadata.csv");
     for sentence in &held_out {
         assert!(demo::phonemes(&sentence.text, sentence.language).is_ok(), "{}", sentence.text);
-        assert!(made.iter().all(|line| line[1] != sentence.text));
+        assert!(generated.iter().all(|line| line[1] != sentence.text));
     }
 }
 
 #[test]
-fn what_cannot_be_said_is_named() {
+fn unpronounceable_text_is_reported() {
     let unknown = demo::phonemes("good день", Language::English);
     assert_eq!(unknown, Err(ReadError::UnknownCharacter { character: 'д', language: "en" }));
     assert!(matches!(demo::phonemes(" ?! ", Language::Persian), Err(ReadError::NothingToSay { .. })));
-    // `speak` passes over it: silence, but no failure.
+    // `speak` skips it: silence, but no error.
     let silence = demo::speak("день", Language::English, &VOICES[0]);
     assert!(!silence.is_empty() && silence.iter().all(|sample| sample.abs() < 0.01));
 }
@@ -258,9 +261,9 @@ fn what_cannot_be_said_is_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Every letter has a sound: a word of letters always says something.
+    /// A word of letters always has a vowel.
     #[test]
-    fn any_word_of_letters_has_sounds(english in "[a-z]{1,12}", persian in "[آابپتثجچحخدذرزژسشصضطظعغفقکگلمنوهی]{1,10}") {
+    fn any_word_of_letters_has_a_vowel(english in "[a-z]{1,12}", persian in "[آابپتثجچحخدذرزژسشصضطظعغفقکگلمنوهی]{1,10}") {
         for (word, language) in [(&english, Language::English), (&persian, Language::Persian)] {
             let phrases = demo::phonemes(word, language).unwrap();
             let phones = &phrases[0].words[0].phones;
@@ -269,7 +272,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused_without_panic(text in "\\PC{0,40}") {
+    fn any_text_is_read_or_rejected_without_panic(text in "\\PC{0,40}") {
         for language in Language::ALL {
             _ = demo::phonemes(&text, language);
         }

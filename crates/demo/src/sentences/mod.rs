@@ -1,4 +1,4 @@
-//! Sentences from two small grammars: short, right, all different, some with numbers in digits.
+//! Sentences from two small grammars: short, correct, all different, some with numbers in digits.
 
 mod english;
 mod persian;
@@ -8,16 +8,16 @@ use std::collections::HashSet;
 use myxtts_run::seed::Seed;
 
 use super::number::spell_out;
-use super::{Draw, Language};
+use super::{Language, RandomStream};
 
 /// A sentence as written, and with its numbers in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
-    /// Its language.
+    /// Language of the sentence.
     pub language: Language,
-    /// As a person would write it: digits and all.
+    /// As written, with digits.
     pub text: String,
-    /// As it is spoken: numbers in words.
+    /// As spoken, with numbers in words.
     pub normalised: String,
 }
 
@@ -28,8 +28,8 @@ impl Sentence {
     }
 }
 
-/// A context-free grammar: each rule a name and what it may become, `{name}` standing for a rule.
-/// The first rule is the sentence.
+/// A context-free grammar: each rule has a name and its alternatives, in which `{name}` refers to a rule. The first rule is
+/// the sentence.
 pub(crate) type Grammar = [(&'static str, &'static [&'static str])];
 
 pub(crate) fn grammar(language: Language) -> &'static Grammar {
@@ -39,8 +39,8 @@ pub(crate) fn grammar(language: Language) -> &'static Grammar {
     }
 }
 
-/// Three sentences of each language that the generator never makes, of words it uses and some more:
-/// for hearing whether a model has learnt to speak or only to repeat.
+/// Three sentences of each language that the generator never produces, with words it uses and some others: to hear whether a
+/// model generalises or has only memorised.
 pub fn held_out() -> Vec<Sentence> {
     [(Language::English, english::HELD_OUT), (Language::Persian, persian::HELD_OUT)]
         .into_iter()
@@ -48,33 +48,32 @@ pub fn held_out() -> Vec<Sentence> {
         .collect()
 }
 
-/// Draws in vain after which the grammar counts as exhausted.
-const PATIENCE: u32 = 10_000;
+/// Number of repeated sentences in a row after which the grammar counts as exhausted.
+const MAX_REPEATS: u32 = 10_000;
 
-/// `count` different sentences; fewer only where the grammar has no more. The first n of them do not
-/// depend on `count`.
+/// Returns `count` different sentences, or fewer if the grammar has no more. The first n of them do not depend on `count`.
 pub(crate) fn sentences(language: Language, seed: Seed, count: usize) -> Vec<Sentence> {
-    let mut draw = Draw::new(seed.derive("sentences").derive(language.code()));
+    let mut random = RandomStream::new(seed.derive("sentences").derive(language.code()));
     let mut seen: HashSet<String> = held_out().into_iter().map(|sentence| sentence.text).collect();
-    let mut made = Vec::with_capacity(count.min(1 << 16));
-    let mut in_vain = 0;
-    while made.len() < count && in_vain < PATIENCE {
-        let text = written(language, &mut draw);
+    let mut generated = Vec::with_capacity(count.min(1 << 16));
+    let mut repeats = 0;
+    while generated.len() < count && repeats < MAX_REPEATS {
+        let text = generate(language, &mut random);
         if seen.insert(text.clone()) {
-            made.push(Sentence::new(language, text));
-            in_vain = 0;
+            generated.push(Sentence::new(language, text));
+            repeats = 0;
         } else {
-            in_vain += 1;
+            repeats += 1;
         }
     }
-    made
+    generated
 }
 
-fn written(language: Language, draw: &mut Draw) -> String {
+fn generate(language: Language, random: &mut RandomStream) -> String {
     let grammar = grammar(language);
     let mut text = String::new();
-    expand(grammar, draw.pick(grammar[0].1), draw, &mut text);
-    // Rules are written as they stand inside a sentence; the first letter of one is a capital.
+    expand(grammar, random.pick(grammar[0].1), random, &mut text);
+    // Rules are written in lower case; capitalise the first letter of the sentence.
     let mut characters = text.chars();
     match characters.next() {
         Some(first) => first.to_uppercase().chain(characters).collect(),
@@ -82,14 +81,14 @@ fn written(language: Language, draw: &mut Draw) -> String {
     }
 }
 
-fn expand(grammar: &'static Grammar, pattern: &str, draw: &mut Draw, out: &mut String) {
+fn expand(grammar: &'static Grammar, pattern: &str, random: &mut RandomStream, out: &mut String) {
     let mut rest = pattern;
     while let Some((before, after)) = rest.split_once('{') {
-        let (name, after) = after.split_once('}').expect("a brace of our own grammar is closed");
+        let (name, after) = after.split_once('}').expect("the grammar closes every brace");
         out.push_str(before);
         let rule = grammar.iter().find(|(rule, _)| *rule == name);
-        let (_, choices) = rule.expect("our own grammar names only its own rules");
-        expand(grammar, draw.pick(choices), draw, out);
+        let (_, choices) = rule.expect("the grammar refers only to its own rules");
+        expand(grammar, random.pick(choices), random, out);
         rest = after;
     }
     out.push_str(rest);
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_sentences_are_short_and_all_different() {
+    fn ten_thousand_sentences_are_short_and_distinct() {
         for language in Language::ALL {
             let made = sentences(language, Seed::new(5), 10_000);
             assert_eq!(made.len(), 10_000, "{language:?} ran out of sentences");
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn more_sentences_begin_with_the_same_ones() {
+    fn a_longer_list_begins_with_the_same_sentences() {
         for language in Language::ALL {
             let few = sentences(language, Seed::new(1), 20);
             let many = sentences(language, Seed::new(1), 50);

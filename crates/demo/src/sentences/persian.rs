@@ -1,6 +1,5 @@
-//! The Persian grammar. Every noun stands in the form its place asks for: where an ezafe follows a
-//! vowel it is written («دوچرخه‌ی»), after a consonant it is not, and `persian` in the parent folder
-//! reads it from the words around.
+//! The Persian grammar. Every noun has the form its position requires: an ezafe after a vowel is written («دوچرخه‌ی»), after
+//! a consonant it is not, and `persian` in the parent folder infers it from the neighbouring words.
 
 use super::Grammar;
 

@@ -1,17 +1,17 @@
-//! Numbers drawn one after the other from a seed: order matters here, and everything that draws
-//! from one `Draw` runs on one thread.
+//! A sequential stream of random numbers from a seed. The order of calls matters, so all users of one stream run on one
+//! thread.
 
 use myxtts_run::seed::Seed;
 
-/// A seed and how much of its stream was used.
-pub(crate) struct Draw {
+/// A seed and the position in its stream.
+pub(crate) struct RandomStream {
     seed: Seed,
     at: u64,
 }
 
-impl Draw {
+impl RandomStream {
     pub fn new(seed: Seed) -> Self {
-        Draw { seed, at: 0 }
+        RandomStream { seed, at: 0 }
     }
 
     /// A number in `[0, 1)`.
