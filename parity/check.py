@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Computes everything in a golden folder again with the real XTTS code and compares.
+"""Recomputes everything in a golden folder with the real XTTS code and compares.
 
     python parity/check.py FOLDER [--tolerance 2e-6] [--part gpt ...]
 
-Weights and inputs are those of the folder; outputs, losses, gradients and codes must come out again. So a folder that
-someone else made says whether the calls in `reference/` are the right ones, and one made here whether it is intact.
-Exits 1 when anything differs.
+Weights and inputs are those of the folder; outputs, losses, gradients and codes must be reproduced. A folder from another
+author therefore tests whether the calls in `reference/` are right, and a folder created here whether it is intact.
+Exits with 1 if anything differs.
 """
 
 import argparse
@@ -15,13 +15,13 @@ import torch
 
 from reference import checkpoint, decode, dvae, gpt, hifigan, mel, speaker
 
-# The logarithm of a nearly silent bin magnifies the rounding of the Fourier transform, which differs between processors.
+# The logarithm of a nearly silent bin amplifies the rounding of the Fourier transform, which differs between CPUs.
 FRONT_END_TOLERANCE = 2e-4
 PARTS = dict(mel=mel, gpt=gpt, decode=decode, dvae=dvae, hifigan=hifigan, speaker=speaker, checkpoint=checkpoint)
 
 
 class Compare:
-    """Floats must agree within `tolerance` of the tensor's largest value, everything else exactly."""
+    """Compares floats within `tolerance` of the tensor's largest value, everything else exactly."""
 
     def __init__(self, tolerance):
         self.tolerance, self.worst, self.count, self.wrong = tolerance, (0.0, "nothing"), 0, []
@@ -38,11 +38,11 @@ class Compare:
             distance = ((found - said).abs().max() / said.abs().max().clamp(min=1e-12)).item()
             self.worst = max(self.worst, (distance, name))
             if not distance <= self.tolerance:
-                self.wrong.append(f"{name}: {distance:.2e} of its largest value away")
+                self.wrong.append(f"{name}: {distance:.2e} off, relative to its largest value")
 
     def tensors(self, name, found, said):
         for key in sorted(found.keys() ^ said.keys()):
-            self.wrong.append(f"{name}/{key}: {'not in the file' if key in found else 'not made by the reference'}")
+            self.wrong.append(f"{name}/{key}: {'not in the file' if key in found else 'not computed by the reference'}")
         for key in sorted(found.keys() & said.keys()):
             self.tensor(f"{name}/{key}", found[key], said[key])
 
@@ -60,14 +60,14 @@ def main():
     options.add_argument("folder")
     options.add_argument("--tolerance", type=float, default=2e-6)
     options.add_argument("--part", action="append", choices=PARTS)
-    asked = options.parse_args()
-    torch.set_num_threads(1)  # the same sums in the same order
+    args = options.parse_args()
+    torch.set_num_threads(1)  # same order of summation
     wrong = 0
-    for name in asked.part or PARTS:
-        compare = Compare(max(asked.tolerance, FRONT_END_TOLERANCE if name in ("mel", "speaker") else 0.0))
-        PARTS[name].check(asked.folder, compare)
+    for name in args.part or PARTS:
+        compare = Compare(max(args.tolerance, FRONT_END_TOLERANCE if name in ("mel", "speaker") else 0.0))
+        PARTS[name].check(args.folder, compare)
         worst, where = compare.worst
-        print(f"{name}: {compare.count} compared, {len(compare.wrong)} wrong; furthest {worst:.1e} at {where}")
+        print(f"{name}: {compare.count} compared, {len(compare.wrong)} wrong; largest difference {worst:.1e} at {where}")
         for line in compare.wrong[:20]:
             print(f"  {line}")
         wrong += len(compare.wrong)

@@ -3,7 +3,7 @@
 
     python parity/goldens.py --out DIR [--seed 12] [--preset small]
 
-All weights, texts, codes, mels and clips are random numbers made here. DIR must not exist yet.
+All weights, texts, codes, mels and clips are generated at random here. DIR must not exist yet.
 """
 
 import argparse
@@ -22,30 +22,30 @@ def main():
     options.add_argument("--out", required=True, type=Path)
     options.add_argument("--seed", type=int, default=12)
     options.add_argument("--preset", choices=PRESETS, default="small")
-    asked = options.parse_args()
-    if asked.out.exists():
-        options.error(f"{asked.out} is there already")
-    out = asked.out.with_name(asked.out.name + ".partial")
+    args = options.parse_args()
+    if args.out.exists():
+        options.error(f"{args.out} already exists")
+    out = args.out.with_name(args.out.name + ".partial")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    torch.set_num_threads(1)  # the same sums in the same order
-    torch.manual_seed(asked.seed)
+    torch.set_num_threads(1)  # same order of summation
+    torch.manual_seed(args.seed)
 
-    draw, sizes = Draw(asked.seed), PRESETS[asked.preset]
+    draw, sizes = Draw(args.seed), PRESETS[args.preset]
     clips, mel_stats = mel.write(out, draw, sizes)
     model, config, inputs, losses = gpt.write(out, draw, sizes)
-    told = {"gpt": losses}
+    summaries = {"gpt": losses}
     summary = decode.write(out, draw, sizes, model, config, inputs)
-    told["decode"] = [{k: v for k, v in run.items() if k != "codes"} for run in summary["runs"]]
+    summaries["decode"] = [{k: v for k, v in run.items() if k != "codes"} for run in summary["runs"]]
     scalars = dvae.write(out, draw, sizes)
-    told["dvae"] = {k: v for k, v in scalars.items() if k != "train_pass_grad_l2_norms"}
+    summaries["dvae"] = {k: v for k, v in scalars.items() if k != "train_pass_grad_l2_norms"}
     wave = hifigan.write(out, draw, sizes)
-    told["hifigan"] = {k: wave[k] for k in ("output_samples", "wave_std", "wave_saturated_fraction")}
-    told["speaker"] = speaker.write(out, asked.seed, clips)
-    told["checkpoint"] = checkpoint.write(out, draw, sizes, asked.seed, mel_stats)
-    readme.write(out, asked.seed, asked.preset, told)
-    out.rename(asked.out)
-    for part, said in told.items():
+    summaries["hifigan"] = {k: wave[k] for k in ("output_samples", "wave_std", "wave_saturated_fraction")}
+    summaries["speaker"] = speaker.write(out, args.seed, clips)
+    summaries["checkpoint"] = checkpoint.write(out, draw, sizes, args.seed, mel_stats)
+    readme.write(out, args.seed, args.preset, summaries)
+    out.rename(args.out)
+    for part, said in summaries.items():
         print(part, said)
 
 

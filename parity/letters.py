@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a vocabulary of single letters with exactly so many ids, for models that have no vocabulary of their own.
+"""Writes a vocabulary of single letters with exactly SIZE ids, for models without a vocabulary.
 
     python parity/letters.py SIZE --out vocab.json
 
-The real code takes the size of its text table from `vocab.json`, so a golden checkpoint only loads beside one that fits.
+The real code takes the size of its text table from `vocab.json`, so a golden checkpoint only loads with a matching one.
 """
 
 import argparse
@@ -16,7 +16,7 @@ LETTERS = "!'(),-./:;?abcdefghijklmnopqrstuvwxyz"
 def vocabulary(size):
     tokens = ["[STOP]", "[UNK]", "[SPACE]", *LETTERS, "[en]", "[START]"]
     if size < len(tokens):
-        raise SystemExit(f"{size} ids asked for, the letters alone need {len(tokens)}")
+        raise SystemExit(f"{size} ids requested, but the letters alone need {len(tokens)}")
     tokens += [f"[unused{number}]" for number in range(size - len(tokens))]
     added = [
         dict(id=i, special=True, content=t, single_word=False, lstrip=False, rstrip=False, normalized=False)
@@ -37,8 +37,8 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("size", type=int)
     options.add_argument("--out", required=True, type=Path)
-    asked = options.parse_args()
-    asked.out.write_text(json.dumps(vocabulary(asked.size), indent=1), encoding="utf-8")
+    args = options.parse_args()
+    args.out.write_text(json.dumps(vocabulary(args.size), indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

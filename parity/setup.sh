@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Usage: parity/setup.sh        makes the environment and prints its Python
-# The folder is MYXTTS_PARITY_VENV, or one in the temporary folder. pip's own settings say where packages come from.
+# Usage: parity/setup.sh        creates the environment and prints its Python
+# The folder is MYXTTS_PARITY_VENV, or one in the temporary folder. pip's own settings select the package index.
 set -euo pipefail
 venv=${MYXTTS_PARITY_VENV:-${TMPDIR:-/tmp}/myxtts-parity}
 
 if [ ! -x "$venv/bin/python" ]; then "${PYTHON:-python3}" -m venv "$venv"; fi
-# The versions the committed goldens were made with. torchcodec and six are wanted by coqui-tts at import, and nothing
-# brings them; the wheel of torch carries its CUDA packages along (several GB) although all of this runs on the CPU.
+# Versions that created the committed goldens. coqui-tts imports torchcodec and six but does not depend on them; the torch
+# wheel brings its CUDA packages (several GB) although all of this runs on the CPU.
 "$venv/bin/pip" install --quiet \
     coqui-tts==0.28.0 coqui-tts-trainer==0.4.0 \
     torch==2.11.0 torchaudio==2.11.0 torchcodec==0.11.1 \

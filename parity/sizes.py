@@ -1,4 +1,4 @@
-"""Sizes of golden sets, by name. Every test reads them from the files; nothing else knows them."""
+"""Sizes of golden sets, by name. Every test reads them from the files; they are defined only here."""
 
 
 def vocoder(inputs, speaker, channels, frames):
@@ -54,9 +54,9 @@ def transformer(layers, width, heads, texts, text_tokens, start, audio_tokens, c
     }
 
 
-# Kept in the repository, so small. The perceiver has 8 heads of 64 at any width and so decides the size of everything: at
-# width 64 the weights and gradients of the GPT alone would be 4.4 MB. Two heads, because with one nobody can tell whether
-# queries, keys and values are laid out head by head or one after the other, and the two attentions of XTTS differ in that.
+# Stored in the repository, so small. The perceiver has 8 heads of 64 at any width, which dominates the size: at width 64 the
+# weights and gradients of the GPT alone would be 4.4 MB. Two heads, because one cannot distinguish whether queries, keys and
+# values are interleaved by head or concatenated, and the two attentions of XTTS differ in that.
 SMALL = {
     "clips": {"synthetic-1": 1.05, "synthetic-2": 0.45},
     "gpt": transformer(2, 16, 2, texts=24, text_tokens=60, start=41, audio_tokens=32, codes=40),
@@ -73,7 +73,7 @@ SMALL = {
     },
 }
 
-# For CUDA, whose attention takes heads of 32 or 64 only.
+# For CUDA, whose attention supports only heads of 32 or 64.
 CUDA = {
     **SMALL,
     "gpt": transformer(2, 64, 2, texts=24, text_tokens=60, start=41, audio_tokens=32, codes=40),

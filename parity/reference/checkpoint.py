@@ -1,4 +1,4 @@
-"""`checkpoint/`: one tiny, complete model in every layout that published files have."""
+"""`checkpoint/`: one tiny, complete model in every published layout."""
 
 import contextlib
 from collections import OrderedDict
@@ -20,7 +20,7 @@ MILESTONES = {"milestones": [900000, 2700000, 5400000], "gamma": 0.5, "last_epoc
 
 
 def model_args(sizes):
-    """A size in the config's words."""
+    """Sizes under the names of the config."""
     names = dict(
         gpt_max_audio_tokens="max_mel_tokens", gpt_max_text_tokens="max_text_tokens",
         gpt_max_prompt_tokens="max_prompt_tokens", gpt_layers="layers", gpt_n_model_channels="model_dim",
@@ -35,7 +35,7 @@ def model_args(sizes):
 
 
 def release(sizes, draw, seed):
-    """The parts of a release as modules. The vocoder and the speaker encoder have sizes no config can name."""
+    """The parts of a release as modules. The vocoder and the speaker encoder have sizes that no config can express."""
     model = gpt.build(sizes["gpt"])
     draw.fill(model, gpt.std_of, "checkpoint gpt.")
     decoder = HifiDecoder(
@@ -54,7 +54,7 @@ def release(sizes, draw, seed):
 
 
 def optimizer_of(model, draw):
-    """AdamW as the trainer makes it, after two steps on random gradients. The weights are left as they were."""
+    """AdamW configured like the trainer's, after two steps on random gradients. The weights are restored."""
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-06, **{**ADAMW, "betas": tuple(ADAMW["betas"])})
     scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, **MILESTONES)
@@ -69,7 +69,7 @@ def optimizer_of(model, draw):
 
 @contextlib.contextmanager
 def old_module_path():
-    """Pickles the two classes under the path they had when the released files were made."""
+    """Pickles the two classes under the module path they had when the released files were written."""
     now = XttsArgs.__module__
     try:
         XttsArgs.__module__ = XttsAudioConfig.__module__ = "TTS.tts.models.xtts"
@@ -79,7 +79,7 @@ def old_module_path():
 
 
 def spectrogram_buffers():
-    """Constants that a trainer's file drags along, of a smaller transform than the real one: they are to be dropped."""
+    """Constants that a trainer's file contains and an importer must drop; of a smaller transform than the real one."""
     small = dict(hop_length=16, win_length=64, n_mel_channels=8, mel_norm_file=None)
     made = {
         "torch_mel_spectrogram_style_encoder": TorchMelSpectrogram(filter_length=128, **small),
@@ -123,7 +123,7 @@ def write(out, draw, sizes, seed, mel_stats):
     }
     torch.save(trainer_checkpoint, out / "trainer_checkpoint.pth")
 
-    # As the released v2 has them; the defaults of the class are another model's.
+    # Values of the released v2; the defaults of the class belong to another model.
     speaking = dict(temperature=0.75, repetition_penalty=5.0, gpt_cond_len=30, max_ref_len=30)
     config = XttsConfig(model_args=XttsArgs(**args), **speaking)
     config.save_json(out / "config.json")
@@ -163,7 +163,7 @@ def write(out, draw, sizes, seed, mel_stats):
 
 
 def check(root, compare):
-    """Every layout, read by torch itself, holds the expected tensors. Pickles are executed: only for files made here."""
+    """Checks every layout with torch itself. Pickles are executed: only for trusted files."""
     root = Path(root) / "checkpoint"
     said, keys = read_tensors(root / "expected.safetensors"), read_json(root / "keys.json")
     part = lambda start: {n: t for n, t in said.items() if n.startswith(start)}

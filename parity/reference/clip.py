@@ -1,4 +1,4 @@
-"""Clips made here: voiced stretches of gliding harmonics under moving formants, hiss, clicks and true silence."""
+"""Synthesised clips: voiced segments of gliding harmonics with random formants, hiss and digital silence."""
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def speech_like(source, seconds):
             noise = source.standard_normal(length)
             out[at : at + length] = 0.04 * envelope * (noise - np.concatenate([[0], noise[:-1]]) * 0.7)
         at += length
-    # A recording's floor, then nothing at all: the front-ends' lower bounds.
+    # A recording's noise floor, then digital silence: exercises the front-ends' lower bounds.
     sounding = int(0.93 * total)
     out[:sounding] += 2e-4 * source.standard_normal(sounding)
     out[sounding:] = 0

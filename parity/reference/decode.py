@@ -1,4 +1,4 @@
-"""`decode/`: codes chosen one by one with the key/value cache, plainly greedy and under the repetition penalty."""
+"""`decode/`: codes generated one by one with the key/value cache, greedily without and with the repetition penalty."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ MODES = {"greedy": 1.0, "penalised": PENALTY}
 
 @torch.no_grad()
 def speak(model, cond_latents, ids, penalty):
-    """One run. Gives codes [n], raw logits [n, A], latents [n, dim]."""
+    """Returns codes [n], raw logits [n, A] and latents [n, dim] of one run."""
     model.eval()
     if not hasattr(model, "gpt_inference"):
         model.init_gpt_for_inference(kv_cache=True)
@@ -24,7 +24,7 @@ def speak(model, cond_latents, ids, penalty):
     )
     logits = torch.cat(said.logits)
     states = model.final_norm(torch.cat([step[-1][:, -1] for step in said.hidden_states]))
-    # How the reference gets what the vocoder is given: everything once more in one pass.
+    # The reference computes the vocoder input like this: everything again in one pass.
     latents = model(
         ids[None], torch.tensor([len(ids)]), codes.clone(), torch.tensor([codes.shape[1] * model.code_stride_len]),
         cond_latents=cond_latents, return_latent=True,
@@ -34,20 +34,20 @@ def speak(model, cond_latents, ids, penalty):
 
 
 def margin(codes, logits, penalty, start, stop):
-    """The smallest distance, over all steps, between the best choice and the next one."""
+    """The smallest margin, over all steps, between the best choice and the second best."""
     seen, smallest = {1, start}, float("inf")
     for code, row in zip(codes.tolist(), logits.clone()):
         for token in seen if penalty != 1.0 else ():
             row[token] = row[token] / penalty if row[token] > 0 else row[token] * penalty
         best = row.topk(2)
-        assert best.indices[0] == code, "the penalty as written here does not explain the choice"
+        assert best.indices[0] == code, "the penalty as implemented here does not explain the choice"
         smallest = min(smallest, (best.values[0] - best.values[1]).item())
         seen.add(code)
     return smallest
 
 
 def run(model, config, cond_latents, text):
-    """All modes on one text, as tensors and as lines of the summary."""
+    """Runs all modes on one text; returns tensors and summary entries."""
     tensors, lines = {}, []
     for mode, penalty in MODES.items():
         codes, logits, latents = speak(model, cond_latents, text, penalty)
@@ -72,8 +72,8 @@ def latents_of(model, mels):
     return model.eval().get_style_emb(mels).transpose(1, 2)
 
 
-def telling(lines):
-    """Whether a text's runs would show a fault: no near ties, no run stuck on one code, a STOP in the penalised one."""
+def is_informative(lines):
+    """Whether a text's runs can reveal a fault: no near ties, no run stuck on one code, a STOP in the penalised one."""
     greedy, penalised = lines
     return (
         min(line["smallest_top2_margin"] for line in lines) > 1e-2
@@ -91,10 +91,10 @@ def write(out, draw, sizes, model, config, inputs):
         for attempt in range(50):
             ids = draw.integers(f"decode {number} {attempt}", [length], 1, config["number_text_tokens"])
             found, lines = run(model, config, cond_latents, ids)
-            if telling(lines):
+            if is_informative(lines):
                 break
         else:
-            raise SystemExit("no text of 50 gives runs worth keeping: take another seed")
+            raise SystemExit("none of 50 texts gives informative runs: use another seed")
         tensors |= {f"text{number}.ids": ids, **{f"text{number}.{name}": t for name, t in found.items()}}
         runs += [{"text": number, **line} for line in lines]
     write_tensors(out / "decode.safetensors", tensors)
@@ -118,7 +118,7 @@ def check(root, compare):
         for line, expected in zip(lines, [line for line in summary["runs"] if line["text"] == number]):
             for key, value in line.items():
                 name = f"decode/text{number}/{line['mode']}/{key}"
-                if key == "smallest_top2_margin":  # a difference of logits: their rounding, not its own
+                if key == "smallest_top2_margin":  # a difference of logits: has their rounding error
                     compare.tensor(name, torch.tensor([value, 10.0]), torch.tensor([expected[key], 10.0]))
                 else:
                     compare.equal(name, value, expected[key])

@@ -1,4 +1,4 @@
-"""Random numbers that depend on a seed and a name only: a tensor more or less moves no other."""
+"""Random numbers that depend only on a seed and a name: adding or removing a tensor does not change the others."""
 
 import zlib
 
@@ -22,14 +22,14 @@ class Draw:
         return torch.from_numpy(np.asarray(numbers, dtype=np.float32))
 
     def integers(self, name, shape, low, high):
-        """From low up to, not including, high."""
+        """Integers in [low, high)."""
         return torch.from_numpy(self.source(name).integers(low, high, tuple(shape)))
 
     def fill(self, module, std_of, prefix=""):
-        """Gives every float tensor of a module random values, none of them constant.
+        """Fills every float tensor of a module with random values, none of them constant.
 
-        Factors of norms lie around 1, biases around 0; `std_of(name, shape)` is the spread of everything else. Tensors
-        for which it says None keep what they have: windows, filter banks.
+        Scales of norms are around 1, biases around 0; `std_of(name, shape)` is the standard deviation of everything else.
+        Tensors for which it returns None keep their values: windows, filter banks.
         """
         state = module.state_dict()
         for name, tensor in state.items():

@@ -1,4 +1,4 @@
-"""`dvae/`: codes and reconstruction, and one training pass with its move of the codebook."""
+"""`dvae/`: codes and reconstruction, and one training pass with its codebook update."""
 
 from pathlib import Path
 
@@ -27,9 +27,9 @@ def std_of(name, shape):
 
 @torch.no_grad()
 def give_codebook(model, draw, name):
-    """A codebook as training leaves one: near what the encoder gives, sums and counts that agree.
+    """A codebook like one after training: close to the encoder outputs, with consistent sums and counts.
 
-    The fresh one (counts of zero) divides by nearly nothing at its first training pass.
+    A fresh one (counts of zero) divides by almost zero in its first training pass.
     """
     count, book = model.num_tokens, model.codebook
     mels = draw.normal(f"{name} codebook mels", [4, 80, 4 * count], 1.2, -1.0)
@@ -41,14 +41,14 @@ def give_codebook(model, draw, name):
 
 
 def margin(model, *encoded):
-    """The smallest gap between the nearest codebook entry and the next, in squared distance."""
+    """The smallest margin between the nearest codebook entry and the second nearest, in squared distance."""
     vectors = torch.cat([e.transpose(1, 2).flatten(0, 1) for e in encoded]).double()
     gaps = torch.cdist(vectors, model.codebook.embed.T.double()).square().topk(2, largest=False).values
     return (gaps[:, 1] - gaps[:, 0]).min().item()
 
 
 def compute(model, mel, mel_odd):
-    """Eval pass, then a training pass. The codebook of `model` is moved by the latter."""
+    """Eval pass, then a training pass. The latter updates the codebook of `model`."""
     model.eval()
     with torch.no_grad():
         encoded, encoded_odd = model.encoder(mel), model.encoder(mel_odd)
@@ -93,7 +93,7 @@ def write(out, draw, sizes):
         draw.normal("dvae mel", [2, 80, config["frames"]], 1.2, -1.0),
         draw.normal("dvae mel odd", [1, 80, config["odd_frames"]], 1.2, -1.0),
     )
-    assert scalars["smallest_sq_distance_margin"] > 1e-3, "two codebook entries nearly tie: take another seed"
+    assert scalars["smallest_sq_distance_margin"] > 1e-3, "two codebook entries nearly tie: use another seed"
     write_tensors(out / "io.safetensors", io)
     write_tensors(out / "after_train_pass.safetensors", after)
     write_json(out / "scalars.json", scalars)
@@ -114,7 +114,7 @@ def check(root, compare):
                 compare.number(f"dvae/scalars/{name}/{key}", scalars[name][key], norm)
         elif isinstance(value, list):
             compare.equal(f"dvae/scalars/{name}", scalars[name], value)
-        elif name == "smallest_sq_distance_margin":  # a difference of distances: their rounding, not its own
+        elif name == "smallest_sq_distance_margin":  # a difference of distances: has their rounding error
             compare.tensor(f"dvae/scalars/{name}", torch.tensor([scalars[name], 10.0]), torch.tensor([value, 10.0]))
         else:
             compare.number(f"dvae/scalars/{name}", scalars[name], value)

@@ -1,4 +1,4 @@
-"""How the files of a golden folder are written and read."""
+"""Writes and reads the files of a golden folder."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def read_tensors(path):
 def write_array(path, tensor):
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, tensor.detach().contiguous().numpy())  # rows one after the other, not Fortran order
+    np.save(path, tensor.detach().contiguous().numpy())  # C order, not Fortran order
 
 
 def read_array(path):
@@ -39,7 +39,7 @@ def read_array(path):
 
 
 def caught(modules, call):
-    """Runs `call` and gives its result with what each named module returned (the last time it ran)."""
+    """Runs `call` and returns its result and the last output of each named module."""
     seen = {}
     handles = [
         module.register_forward_hook(lambda _m, _i, out, name=name: seen.__setitem__(name, out))

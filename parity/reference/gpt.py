@@ -10,7 +10,7 @@ from TTS.tts.layers.xtts.gpt import GPT
 from .folder import caught, read_json, read_tensors, write_json, write_tensors
 
 WEIGHT_TEXT, WEIGHT_MEL = 0.01, 1.0
-# What `GPT(...)` is given, out of a config.json with more in it.
+# Arguments of `GPT(...)`; config.json contains more.
 ARGUMENTS = (
     "layers", "model_dim", "heads", "max_text_tokens", "max_mel_tokens", "max_prompt_tokens", "number_text_tokens",
     "start_text_token", "stop_text_token", "num_audio_tokens", "start_audio_token", "stop_audio_token",
@@ -27,7 +27,7 @@ def build(config):
 
 
 def std_of(name, shape):
-    """Spreads at which an untrained stack is neither dull nor saturated."""
+    """Standard deviations at which an untrained stack neither vanishes nor saturates."""
     if name.endswith("embedding.weight"):
         return 1.0
     if "pos_embedding" in name:
@@ -67,7 +67,7 @@ def describe(model, config):
 
 
 def draw_inputs(draw, config, sizes):
-    """A batch of ragged rows; the second clip is a whole number of strides long, an edge of its own."""
+    """A batch of ragged rows; the second clip is a whole number of strides long, an edge case."""
     stride = config["code_stride_len"]
     codes, texts = torch.tensor(sizes["codes"]), torch.tensor(sizes["texts"])
     rows = len(codes)
@@ -87,7 +87,7 @@ def draw_inputs(draw, config, sizes):
 
 
 def derive(inputs, config, latents):
-    """What the forward builds from its inputs, written out a second time: rows, targets, who may be attended."""
+    """Reimplements what the forward pass builds from its inputs: rows, targets, attention mask."""
     rows, longest = len(inputs["text_lengths"]), int(inputs["text_lengths"].max())
     most = int(inputs["code_lengths"].max())
     text_in = torch.full([rows, longest + 2], config["stop_text_token"])
@@ -109,7 +109,7 @@ def derive(inputs, config, latents):
 
 
 def compute(model, inputs, config):
-    """One pass forward and back. Gives derived, outputs, scalars, gradients by release name."""
+    """Runs forward and backward. Returns derived, outputs, scalars, and gradients by release name."""
     model.zero_grad()
     watched = {
         "cond_encoder_out": model.conditioning_encoder,
@@ -120,7 +120,7 @@ def compute(model, inputs, config):
         "mel_logits": model.mel_head,
         **{f"gpt_block_{i}_out": block for i, block in enumerate(model.gpt.h)},
     }
-    # The forward writes over codes beyond a row's end: it gets a copy.
+    # The forward pass overwrites codes after a row's end, so it gets a copy.
     (loss_text, loss_mel, _), outputs = caught(
         watched,
         lambda: model(
@@ -147,7 +147,7 @@ def compute(model, inputs, config):
 
 @torch.no_grad()
 def prove(model, derived, outputs, loss_text, loss_mel):
-    """The rows written out in `derive` must be those the forward used."""
+    """Checks that the rows of `derive` are those the forward pass used."""
     embedded = torch.cat(
         [
             outputs["cond_latents"],
@@ -167,7 +167,7 @@ def prove(model, derived, outputs, loss_text, loss_mel):
 
 
 def write(out, draw, sizes):
-    """Writes both folders. Gives the model, its config and the inputs."""
+    """Writes both folders. Returns the model, its config and the inputs."""
     out = Path(out)
     model = build(sizes["gpt"])
     draw.fill(model, std_of, "gpt.")

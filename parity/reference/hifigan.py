@@ -1,4 +1,4 @@
-"""`hifigan/`: from latents and a speaker's vector to a waveform, by way of both stretches."""
+"""`hifigan/`: from latents and a speaker vector to a waveform, including both interpolations."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def build(config):
 
 
 def fill(generator, draw, prefix):
-    """Directions by fan-in, lengths (original0) such that the wave neither dies nor saturates."""
+    """Directions scaled by fan-in, magnitudes (original0) such that the waveform neither vanishes nor saturates."""
     state = generator.state_dict()
     for name, tensor in state.items():
         if name.endswith("original0"):
@@ -51,16 +51,16 @@ def compute(decoder, latents, speaker):
     rate = decoder.output_sample_rate / decoder.input_sample_rate
     second = F.interpolate(first, scale_factor=[rate], mode="linear")
     unstretched = generator(first, g=speaker)
-    # The hooks see what is inside of the whole decoder, which makes its stretches by itself.
+    # The hooks record intermediates of the whole decoder, which does its own interpolation.
     watched = {"conv_pre_out": generator.conv_pre, "up0_out": generator.ups[0], "up1_out": generator.ups[1]}
     whole, inside = caught(watched, lambda: decoder(latents, g=speaker))
-    assert torch.equal(whole.flatten(), generator(second, g=speaker).flatten()), "stretches differ from the decoder's"
+    assert torch.equal(whole.flatten(), generator(second, g=speaker).flatten()), "interpolations differ from the decoder's"
     return {
         "latents": latents,
         "speaker_embedding": speaker,
         "z_after_x4": first,
         "z_after_sr_interp": second,
-        # For a batch of one the decoder drops the first dimension before conv_pre and nowhere after the first addition.
+        # For a batch of one the decoder drops the first dimension before conv_pre; the first addition restores it.
         "conv_pre_out": inside["conv_pre_out"].reshape(generator.conv_pre.out_channels, -1),
         "up0_out": inside["up0_out"],
         "up1_out": inside["up1_out"],
@@ -87,7 +87,7 @@ def write(out, draw, sizes):
     speaker = draw.normal("hifigan speaker", [1, sizes["d_vector_dim"], 1], 0.35)
     io = compute(decoder, latents, speaker)
     config = describe(sizes, io["waveform"])
-    assert config["wave_std"] > 0.02 and config["wave_saturated_fraction"] < 0.01, f"a dull wave: {config}"
+    assert config["wave_std"] > 0.02 and config["wave_saturated_fraction"] < 0.01, f"the waveform is too quiet or saturated: {config}"
     state = {PREFIX + name: tensor for name, tensor in decoder.waveform_decoder.state_dict().items()}
     write_tensors(out / "weights.safetensors", state)
     write_tensors(out / "io.safetensors", io)

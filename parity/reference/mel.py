@@ -25,7 +25,7 @@ def compute(wav, stats):
     wav = wav[None]
     cond_raw = TorchMelSpectrogram(filter_length=2048, hop_length=256, win_length=1024, mel_norm_file=None)(wav)
     dvae_raw = TorchMelSpectrogram(mel_norm_file=None)(wav)
-    # The two functions that training and speaking really call; the raw ones only lack the division.
+    # The two functions that training and inference call; the raw ones only lack the division.
     cond = wav_to_mel_cloning(wav, mel_norms=stats, n_fft=2048, hop_length=256, win_length=1024)
     dvae = dvae_wav_to_mel(wav, mel_norms=stats)
     wav16k = torchaudio.functional.resample(wav, RATE, 16000)
@@ -48,7 +48,7 @@ def read_wav(path):
 
 
 def write(out, draw, sizes):
-    """Writes the clips and their features. Gives {clip: wav16k}."""
+    """Writes the clips and their features. Returns {clip: wav16k}."""
     out = Path(out) / "mel"
     out.mkdir(parents=True, exist_ok=True)
     stats = draw.uniform("mel_stats", [80], 0.5, 3.0)

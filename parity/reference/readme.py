@@ -1,4 +1,4 @@
-"""The README of a golden folder: what it is, how it was made, what is in each file."""
+"""Writes the README of a golden folder: purpose, origin and content of each file."""
 
 import importlib.metadata
 import json
