@@ -1,8 +1,8 @@
-//! Fuzzing without a fuzzer: damaged copies of good files, in a process of its own that has little memory, for a second or as
-//! long as `MYXTTS_FUZZ_SECONDS` says. Tests include this file; the parsers are in `parsers/`, where cargo-fuzz finds them too.
+//! Fuzzing without a fuzzer: mutated copies of valid files, parsed in a child process with little memory, for one second or
+//! `MYXTTS_FUZZ_SECONDS`. Tests include this file; the parsers are in `parsers/`, where cargo-fuzz uses them too.
 //!
-//! Input `n` is a pure function of the good files, `MYXTTS_FUZZ_SEED` and `n`, as far as the parsers are: what is found can be
-//! found again. An input that a parser takes becomes one that is damaged further.
+//! Input `n` is a pure function of the valid files, `MYXTTS_FUZZ_SEED` and `n`, as far as the parsers are deterministic, so
+//! failures can be reproduced. An accepted input is added to those that are mutated further.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,22 +11,22 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The test that the child runs, and the file in which it says what it is at.
+/// Environment variables of the child: the test that it runs, and the file to which it writes its current input.
 const CHILD: &str = "MYXTTS_TEST_FUZZ_CHILD";
 const AT: &str = "MYXTTS_TEST_FUZZ_AT";
-/// All addresses a child may use: its threads and libraries take a part of it.
+/// Address space limit of a child in KiB: its threads and libraries use a part of it.
 const MEMORY_KIB: u64 = 1 << 20;
-/// Time on the processor that an input may take.
-const SLOW: Duration = Duration::from_secs(1);
-/// Inputs are at most so much longer than the good files.
-const LONGER: usize = 4096;
-/// Inputs that were taken and are damaged further.
-const KEPT: usize = 256;
+/// Maximum CPU time per input.
+const MAX_CPU_TIME: Duration = Duration::from_secs(1);
+/// Maximum length of an input beyond that of the valid files, in bytes.
+const MAX_EXTRA_BYTES: usize = 4096;
+/// Maximum number of accepted inputs that are mutated further.
+const MAX_ACCEPTED: usize = 256;
 
 /// SplitMix64.
-struct Draw(u64);
+struct Random(u64);
 
-impl Draw {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -40,7 +40,7 @@ impl Draw {
     }
 }
 
-/// Numbers that sizes and counts go wrong at.
+/// Numbers at which sizes and counts tend to go wrong.
 const NUMBERS: [u64; 12] = [
     0,
     1,
@@ -55,7 +55,7 @@ const NUMBERS: [u64; 12] = [
     0x7fff_ffff_ffff_ffff,
     u64::MAX,
 ];
-/// The same, and more, where numbers are written out.
+/// The same, and more, in decimal text.
 const WORDS: [&str; 16] = [
     "0",
     "-1",
@@ -75,50 +75,50 @@ const WORDS: [&str; 16] = [
     "\n",
 ];
 
-fn damage(bytes: &mut Vec<u8>, other: &[u8], draw: &mut Draw, longest: usize) {
-    let at = draw.below(bytes.len());
-    let length = 1 + draw.below(16.min(bytes.len()));
+fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random, longest: usize) {
+    let at = random.below(bytes.len());
+    let length = 1 + random.below(16.min(bytes.len()));
     let end = (at + length).min(bytes.len());
-    match draw.below(10) {
-        0 if !bytes.is_empty() => bytes[at] ^= 1 << draw.below(8),
-        1 if !bytes.is_empty() => bytes[at] = draw.next() as u8,
+    match random.below(10) {
+        0 if !bytes.is_empty() => bytes[at] ^= 1 << random.below(8),
+        1 if !bytes.is_empty() => bytes[at] = random.next() as u8,
         2 => drop(bytes.drain(at..end)),
         3 => bytes.truncate(at),
         4 => {
             let copied = bytes[at..end].to_vec();
-            let to = draw.below(bytes.len() + 1);
+            let to = random.below(bytes.len() + 1);
             bytes.splice(to..to, copied);
         }
         5 => {
-            // A number of any width and order, in the place of bytes.
-            let (number, width) = (NUMBERS[draw.below(NUMBERS.len())], 1 << draw.below(4));
+            // Overwrites bytes with a number of any width and byte order.
+            let (number, width) = (NUMBERS[random.below(NUMBERS.len())], 1 << random.below(4));
             let (little, big) = (number.to_le_bytes(), number.to_be_bytes());
-            let number = if draw.below(2) == 0 { &little[..width] } else { &big[8 - width..] };
+            let number = if random.below(2) == 0 { &little[..width] } else { &big[8 - width..] };
             let end = (at + width).min(bytes.len());
             bytes[at..end].copy_from_slice(&number[..end - at]);
         }
         6 => {
-            // A number that is written out, in the place of another.
+            // Replaces a decimal number by another.
             let digits = |byte: &u8| byte.is_ascii_digit();
             let start = bytes[at..].iter().position(digits).map_or(at, |first| at + first);
             let end = start + bytes[start..].iter().take_while(|byte| digits(byte)).count();
-            bytes.splice(start..end, WORDS[draw.below(WORDS.len())].bytes());
+            bytes.splice(start..end, WORDS[random.below(WORDS.len())].bytes());
         }
-        7 => drop(bytes.splice(at..at, WORDS[draw.below(WORDS.len())].bytes())),
+        7 => drop(bytes.splice(at..at, WORDS[random.below(WORDS.len())].bytes())),
         8 if !other.is_empty() => {
-            let from = draw.below(other.len());
-            let upto = (from + 1 + draw.below(64)).min(other.len());
+            let from = random.below(other.len());
+            let upto = (from + 1 + random.below(64)).min(other.len());
             bytes.splice(at..end, other[from..upto].iter().copied());
         }
         _ => {
-            let more: Vec<u8> = (0..length).map(|_| draw.next() as u8).collect();
+            let more: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
             bytes.splice(at..at, more);
         }
     }
     bytes.truncate(longest);
 }
 
-/// Inputs in their order.
+/// Generates inputs in order.
 struct Inputs {
     seed: u64,
     kept: Vec<Vec<u8>>,
@@ -130,74 +130,74 @@ impl Inputs {
     fn new(good: &[Vec<u8>]) -> Inputs {
         assert!(!good.is_empty(), "there is nothing to damage");
         let seed = std::env::var("MYXTTS_FUZZ_SEED").map_or(1, |seed| seed.parse().unwrap());
-        let longest = good.iter().map(Vec::len).max().unwrap_or(0) + LONGER;
+        let longest = good.iter().map(Vec::len).max().unwrap_or(0) + MAX_EXTRA_BYTES;
         Inputs { seed, kept: good.to_vec(), good: good.len(), longest }
     }
 
     fn input(&self, number: u64) -> Vec<u8> {
-        // The first ones as they are.
+        // The valid files come first, unchanged.
         if (number as usize) < self.good {
             return self.kept[number as usize].clone();
         }
-        let mut draw = Draw(self.seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d));
-        let mut bytes = self.kept[draw.below(self.kept.len())].clone();
-        let other = draw.below(self.kept.len());
-        for _ in 0..1 + draw.below(6) {
-            damage(&mut bytes, &self.kept[other], &mut draw, self.longest);
+        let mut random = Random(self.seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let mut bytes = self.kept[random.below(self.kept.len())].clone();
+        let other = random.below(self.kept.len());
+        for _ in 0..1 + random.below(6) {
+            damage(&mut bytes, &self.kept[other], &mut random, self.longest);
         }
         bytes
     }
 
-    fn took(&mut self, number: u64, input: Vec<u8>) {
+    fn accept(&mut self, number: u64, input: Vec<u8>) {
         if (number as usize) < self.good {
             return;
         }
-        if self.kept.len() < self.good + KEPT {
+        if self.kept.len() < self.good + MAX_ACCEPTED {
             self.kept.push(input);
         } else {
-            let place = self.good + Draw(number).below(KEPT);
+            let place = self.good + Random(number).below(MAX_ACCEPTED);
             self.kept[place] = input;
         }
     }
 }
 
-/// Time this thread was on a processor, where the system tells: a busy machine must not fail a test.
-fn on_processor() -> Option<Duration> {
+/// CPU time of this thread, if the system reports it: a busy machine must not fail a test.
+fn cpu_time() -> Option<Duration> {
     let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
 }
 
-/// Parses for as long as it is told to, and says where it is in `at`.
+/// Parses inputs for the given time and writes the current position to `at`.
 fn parse_for(seconds: f64, good: &[Vec<u8>], parse: fn(&[u8]) -> bool, at: &Path) -> (u64, u64) {
     let (mut inputs, at, began) = (Inputs::new(good), File::create(at).unwrap(), Instant::now());
-    let (mut number, mut taken) = (0, 0);
+    let (mut number, mut count) = (0, 0);
     while began.elapsed().as_secs_f64() < seconds {
         let input = inputs.input(number);
         at.write_all_at(&input, 16).unwrap();
         at.write_all_at(&[number.to_le_bytes(), (input.len() as u64).to_le_bytes()].concat(), 0).unwrap();
-        let (start, busy) = (Instant::now(), on_processor());
-        let took = parse(&input);
-        if start.elapsed() > SLOW {
-            let spent = on_processor().zip(busy).map_or(start.elapsed(), |(now, then)| now - then);
-            assert!(spent <= SLOW, "input {number} took {spent:?}");
+        let (start, busy) = (Instant::now(), cpu_time());
+        let accepted = parse(&input);
+        if start.elapsed() > MAX_CPU_TIME {
+            let spent = cpu_time().zip(busy).map_or(start.elapsed(), |(now, then)| now - then);
+            assert!(spent <= MAX_CPU_TIME, "input {number} took {spent:?}");
         }
-        assert!(took || number as usize >= good.len(), "good file {number} is refused");
-        if took {
-            taken += 1;
-            inputs.took(number, input);
+        assert!(accepted || number as usize >= good.len(), "valid file {number} is rejected");
+        if accepted {
+            count += 1;
+            inputs.accept(number, input);
         }
         number += 1;
     }
-    (number, taken)
+    (number, count)
 }
 
-/// Damages good files and has them parsed. `test` is the path of the test that calls this, which is run again as the process
-/// in which it happens; what makes it panic, abort, hang or take too much memory is written to a file and named.
+/// Mutates valid files and parses them. `test` is the path of the calling test, which is run again as the child process. An
+/// input that makes the child panic, abort, hang or use too much memory is written to a file that the failure message names.
 pub fn fuzz(test: &str, good: &[Vec<u8>], parse: fn(&[u8]) -> bool) {
     let seconds: f64 = std::env::var("MYXTTS_FUZZ_SECONDS").map_or(1.0, |seconds| seconds.parse().unwrap());
     if std::env::var(CHILD).is_ok_and(|child| child == test) {
         let (inputs, taken) = parse_for(seconds, good, parse, Path::new(&std::env::var(AT).unwrap()));
-        println!("{test}: {inputs} inputs, {taken} taken");
+        println!("{test}: {inputs} inputs, {taken} accepted");
         return;
     }
     let at = tempfile::NamedTempFile::new().unwrap();
@@ -213,13 +213,13 @@ pub fn fuzz(test: &str, good: &[Vec<u8>], parse: fn(&[u8]) -> bool) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let late = Instant::now() + Duration::from_secs_f64(seconds) + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs_f64(seconds) + Duration::from_secs(60);
     let ended = loop {
         match child.try_wait().unwrap() {
             Some(status) => break status.to_string(),
-            None if Instant::now() > late => {
+            None if Instant::now() > deadline => {
                 child.kill().unwrap();
-                break "no end".to_owned();
+                break "timed out".to_owned();
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -236,5 +236,9 @@ pub fn fuzz(test: &str, good: &[Vec<u8>], parse: fn(&[u8]) -> bool) {
     let word = |place: usize| u64::from_le_bytes(all[place..place + 8].try_into().unwrap()) as usize;
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.fuzzed", name.replace("::", "-")));
     fs::write(&kept, &all[16..16 + word(8)]).unwrap();
-    panic!("{name}: input {} ended the process ({ended}); it is in {}\n{words}", word(0), kept.display());
+    panic!(
+        "{name}: input {} crashed the process ({ended}); it was written to {}\n{words}",
+        word(0),
+        kept.display()
+    );
 }

@@ -1,5 +1,5 @@
 #![no_main]
-//! The container of `torch.save`.
+//! The zip container of `torch.save`.
 
 use libfuzzer_sys::fuzz_target;
 

@@ -1,5 +1,5 @@
 #![no_main]
-//! Metadata of every layout; the first byte says which.
+//! Metadata of every layout; the first byte selects the layout.
 
 use libfuzzer_sys::fuzz_target;
 

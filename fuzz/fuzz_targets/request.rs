@@ -1,5 +1,5 @@
 #![no_main]
-//! Bodies, messages and events that clients send to a server; the first byte says which.
+//! Bodies, messages and events that clients send to a server; the first byte selects the kind.
 
 use libfuzzer_sys::fuzz_target;
 

@@ -1,5 +1,5 @@
 #![no_main]
-//! WAV files, read by our own reader.
+//! WAV files, parsed by our own reader.
 
 use libfuzzer_sys::fuzz_target;
 

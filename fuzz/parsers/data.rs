@@ -1,4 +1,4 @@
-//! Everything of `myxtts-data` that reads a file which others may have written. Each says whether it took the bytes.
+//! The parsers of `myxtts-data` that read untrusted files. Each returns whether it accepted the bytes.
 
 use myxtts_data::audio::{self, wav};
 use myxtts_data::cache::index::{self, Index};
@@ -9,19 +9,19 @@ use myxtts_data::tokenizer::Tokenizer;
 use myxtts_text::Cleaner;
 use std::path::Path;
 
-/// WAV files, read by our own reader.
+/// WAV files, parsed by our own reader.
 pub fn wav(bytes: &[u8]) -> bool {
     wav::decode(bytes, Path::new("fuzz.wav")).is_ok()
 }
 
-/// Every other container. They are symphonia's: a panic of its decoders is caught and reported by the program, which a
-/// fuzzer cannot tell from a crash, and so this is for tests alone.
+/// All other containers, parsed by symphonia. The program catches and reports panics of its decoders; a fuzzer cannot
+/// distinguish those from crashes, so this is used by tests only.
 #[allow(dead_code)]
 pub fn sound(bytes: &[u8]) -> bool {
     audio::decode_bytes(bytes, Path::new("fuzz.sound")).is_ok()
 }
 
-/// Metadata of every layout; the first byte says which.
+/// Metadata of every layout; the first byte selects the layout.
 pub fn metadata(bytes: &[u8]) -> bool {
     let Some((&which, metadata)) = bytes.split_first() else { return false };
     let format = Format::ALL[usize::from(which) % Format::ALL.len()];
@@ -34,7 +34,7 @@ pub fn npy(bytes: &[u8]) -> bool {
     npy::read_f32(bytes).is_ok()
 }
 
-/// Vocabularies, and a sentence cut by them.
+/// Vocabularies, and a sentence tokenised with them.
 pub fn tokenizer(bytes: &[u8]) -> bool {
     let Ok(tokenizer) = Tokenizer::from_bytes(bytes, Path::new("vocab.json")) else { return false };
     for language in tokenizer.languages() {
@@ -45,12 +45,13 @@ pub fn tokenizer(bytes: &[u8]) -> bool {
     true
 }
 
-/// Seals, the committed description of a shard: as files, and behind their checksum, which no mutation would ever get past.
+/// Seals, the committed description of a shard: as files, and with the checksum already removed, which no mutation would get
+/// past.
 pub fn shard(bytes: &[u8]) -> bool {
     seal::parse(bytes).is_ok() | seal::parse_content(bytes).is_ok()
 }
 
-/// Cache indexes: as files, and behind their checksums, where every record is then looked at.
+/// Cache indexes: as files, and with the checksums bypassed, in which case every record is read.
 pub fn index(bytes: &[u8]) -> bool {
     let _ = index::parse(bytes);
     let Ok(index) = Index::from_unchecked(bytes.to_vec()) else { return false };

@@ -1,4 +1,4 @@
-//! Everything of `myxtts-model` that reads a file which others may have written. Each says whether it took the bytes.
+//! The parsers of `myxtts-model` that read untrusted files. Each returns whether it accepted the bytes.
 
 use myxtts_model::weights::archive::Archive;
 use myxtts_model::weights::folder::ModelFolder;
@@ -9,13 +9,13 @@ use myxtts_model::weights::tensors::TensorFile;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A folder that lasts as long as the process.
+/// A temporary folder that exists as long as the process.
 fn scratch() -> &'static Path {
     static FOLDER: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
     FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path()
 }
 
-/// Writes a file in the place of the one before it. Not cut to nothing first: some file systems would then wait for the disk.
+/// Overwrites a file in place. It is not truncated first: some file systems would then wait for the disk.
 fn put(path: &Path, bytes: &[u8]) {
     let mut file = std::fs::File::options().write(true).create(true).truncate(false).open(path).unwrap();
     file.write_all(bytes).unwrap();
@@ -28,9 +28,9 @@ fn file(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Pickles, and everything that can be asked of what comes out.
+/// Pickles, and all accessors of the result.
 pub fn pickle(bytes: &[u8]) -> bool {
-    // Most inputs would end at the first two bytes otherwise.
+    // Most inputs would otherwise fail at the first two bytes.
     let bytes = [b"\x80\x02", bytes].concat();
     let Ok(pickle) = Pickle::parse(&bytes) else { return false };
     let root = pickle.root();
@@ -41,7 +41,7 @@ pub fn pickle(bytes: &[u8]) -> bool {
     true
 }
 
-/// The container of `torch.save`.
+/// The zip container of `torch.save`.
 pub fn archive(bytes: &[u8]) -> bool {
     let Ok(archive) = Archive::read(bytes) else { return false };
     let _ = archive.damaged(bytes);
@@ -49,7 +49,7 @@ pub fn archive(bytes: &[u8]) -> bool {
     true
 }
 
-/// `.pth` files as a whole, with every tensor in them.
+/// Whole `.pth` files, with every tensor in them.
 pub fn torch(bytes: &[u8]) -> bool {
     let path = file("fuzz.pth", bytes);
     let Ok(file) = TorchFile::open(&path) else { return false };
@@ -74,7 +74,7 @@ pub fn safetensors(bytes: &[u8]) -> bool {
     true
 }
 
-/// The manifest of a model folder, whose other files are as they should be, and the voices it names.
+/// The manifest of a model folder whose other files are valid, and the voices it names.
 pub fn manifest(bytes: &[u8]) -> bool {
     static FOLDER: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -99,7 +99,7 @@ pub fn manifest(bytes: &[u8]) -> bool {
 
 /// A model folder of the oldest format.
 pub fn model() -> PathBuf {
-    // From the folder of the crate, and from that of the fuzz targets.
+    // Relative to the crate, or to the fuzz targets.
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let stored = ["../..", ".."].map(|up| here.join(up).join("testdata/formats/v1/model"));
     stored.into_iter().find(|path| path.exists()).expect("the repository has it")

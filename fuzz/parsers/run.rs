@@ -1,4 +1,4 @@
-//! Everything of `myxtts-run` that reads a file which others may have written. Each says whether it took the bytes.
+//! The parsers of `myxtts-run` that read untrusted files. Each returns whether it accepted the bytes.
 
 use myxtts_run::checkpoint::{Checkpoints, MANIFEST};
 use myxtts_run::config::parse_yaml;
@@ -7,13 +7,13 @@ use myxtts_run::plan::Plan;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A folder that lasts as long as the process.
+/// A temporary folder that exists as long as the process.
 fn scratch() -> &'static Path {
     static FOLDER: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
     FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path()
 }
 
-/// Writes a file in the place of the one before it. Not cut to nothing first: some file systems would then wait for the disk.
+/// Overwrites a file in place. It is not truncated first: some file systems would then wait for the disk.
 fn put(path: &Path, bytes: &[u8]) {
     let mut file = std::fs::File::options().write(true).create(true).truncate(false).open(path).unwrap();
     file.write_all(bytes).unwrap();
@@ -44,8 +44,8 @@ pub fn events(bytes: &[u8]) -> bool {
     !events.is_empty()
 }
 
-/// The manifest of a checkpoint, behind its checksum: no mutation would get past it. The first line of `bytes` is a
-/// manifest's own, whose checksum is put right.
+/// The manifest of a checkpoint, with a corrected checksum, which no mutation would get past. The first line of `bytes` is
+/// the manifest's own, whose checksum is recomputed.
 pub fn checkpoint(bytes: &[u8]) -> bool {
     let folder: PathBuf = scratch().join("checkpoints");
     let own = folder.join("000001-step-2");
@@ -58,7 +58,7 @@ pub fn checkpoint(bytes: &[u8]) -> bool {
     let checkpoints = Checkpoints::at(&folder);
     let listing = checkpoints.list().unwrap();
     for checkpoint in &listing.checkpoints {
-        // Its parts are not there.
+        // Its parts do not exist.
         assert!(checkpoint.bytes() == 0 || checkpoints.verify(checkpoint).is_err());
         let _ = checkpoints.load(&checkpoint.name()).map(|loaded| loaded.read("weights"));
     }

@@ -1,8 +1,8 @@
-//! Everything of `myxtts-speak` that reads a file which others may have written. Each says whether it took the bytes.
+//! The parsers of `myxtts-speak` that read untrusted files. Each returns whether it accepted the bytes.
 
 use myxtts_speak::voices::StoredVoice;
 
-/// The file of a voice.
+/// A voice file.
 pub fn voice(bytes: &[u8]) -> bool {
     StoredVoice::from_bytes(bytes).is_ok()
 }
