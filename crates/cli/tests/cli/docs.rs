@@ -1,4 +1,5 @@
-//! The README and the book in `docs/src`: links lead somewhere, figures match the raw results, the README stays short.
+//! The README, the book in `docs/src` and `bench`: links lead somewhere, figures match the raw results, the README stays short,
+//! planted faults apply to the sources.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,11 +34,17 @@ fn markdown_below(folder: &Path) -> Vec<PathBuf> {
 /// The pages whose links are checked.
 fn pages() -> Vec<PathBuf> {
     let root = root();
-    let mut pages: Vec<PathBuf> =
-        ["README.md", "README.fa.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"]
-            .into_iter()
-            .map(|name| root.join(name))
-            .collect();
+    let mut pages: Vec<PathBuf> = [
+        "README.md",
+        "README.fa.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "bench/README.md",
+    ]
+    .into_iter()
+    .map(|name| root.join(name))
+    .collect();
     pages.extend(markdown_below(&root.join("docs/src")));
     pages
 }
@@ -179,4 +186,17 @@ fn published_figures_match_the_raw_results() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
         Err(error) => println!("skipped: no python3 ({error})"),
     }
+}
+
+#[test]
+fn planted_faults_apply_to_the_sources() {
+    // `tomllib` is part of Python since 3.11.
+    let probe = Command::new("python3").args(["-c", "import tomllib"]).output();
+    if !probe.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no Python 3.11 or later");
+        return;
+    }
+    let checked =
+        Command::new("python3").arg(root().join("bench/mutations/run.py")).arg("--check").output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }
