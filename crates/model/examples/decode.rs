@@ -1,5 +1,5 @@
-//! How many codes per second a GPT of XTTS-v2's size says on a GPU, by the number of speeches at once; its weights are
-//! random, and it never says STOP. Prints one line of JSON for each batch.
+//! Measures how many codes per second a GPT of XTTS-v2's size generates on a GPU, by the number of concurrent sequences. Its
+//! weights are random, and it never samples STOP. Prints one line of JSON per batch size.
 
 use myxtts_model::sampling::Guards;
 use myxtts_model::{GptSizes, Released, SamplingOptions, SlotOptions, Slots};
@@ -15,13 +15,13 @@ use std::time::Instant;
 const USAGE: &str = "\
 usage: decode [options]
   --layers 30 --width 1024 --heads 16 --audio-codes 1024   the network
-  --batches 1,8,64      speeches at once, one measurement each
-  --codes 600           codes of each speech
-  --steps 16            steps that are queued at a time
-  --text 60             tokens of each text
+  --batches 1,8,64      numbers of concurrent sequences, one measurement each
+  --codes 600           codes per sequence
+  --steps 16            steps queued at a time
+  --text 60             tokens per text
   --greedy              always the most likely code
-  --late-launch         start a kernel only when the one before it is over
-  --kernels             the time of each kernel by CUPTI, over 32 steps at half of the codes";
+  --late-launch         start each kernel only after the previous one has ended
+  --kernels             time of each kernel by CUPTI, over 32 steps after half of the codes";
 
 struct Options {
     sizes: GptSizes,
@@ -68,7 +68,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
     Ok(o)
 }
 
-/// Random weights, cheaply: pieces of one array of normal numbers.
+/// Random weights, cheaply: slices of one array of normal numbers.
 fn weights(sizes: &GptSizes) -> impl Fn(&Released) -> Result<Vec<f32>, myxtts_tensor::Error> {
     let normals = Stream::new(1).normals(1 << 20);
     let stop = sizes.stop_audio as usize;
@@ -99,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let load_s = start.elapsed().as_secs_f64();
     let codes = o.codes.min(o.sizes.max_audio - 3);
     for &batch in &o.batches {
-        // Once to record the graphs, once to be timed.
+        // Once to capture the graphs, once to be timed.
         speak(&mut slots, &o, batch, 2 * o.steps, None)?;
         let timed = speak(&mut slots, &o, batch, codes, None)?;
         let mut line = json!({
@@ -126,7 +126,7 @@ struct Timed {
 
 type Look<'a> = &'a mut dyn FnMut(&mut Slots) -> Result<(), Box<dyn Error>>;
 
-/// Says `codes` codes in `batch` slots; calls `then` with the slots before they are left.
+/// Generates `codes` codes in `batch` slots; calls `then` with the slots before they are released.
 fn speak(
     slots: &mut Slots,
     o: &Options,
@@ -171,7 +171,7 @@ fn speak(
     seen.map(|()| timed)
 }
 
-/// The time of each kernel in a step, in microseconds, and of the step.
+/// Time of each kernel in a step, and of the step, in microseconds.
 fn kernels(
     cuda: &Cuda,
     slots: &mut Slots,
@@ -183,7 +183,7 @@ fn kernels(
     let mut made = serde_json::Value::Null;
     let mut look = |slots: &mut Slots| -> Result<(), Box<dyn Error>> {
         cuda.synchronize()?;
-        slots.record_again()?;
+        slots.recapture()?;
         let times = KernelTimes::start()?;
         slots.advance(STEPS)?;
         cuda.synchronize()?;

@@ -3,7 +3,7 @@
 //! | program | runs | inputs |
 //! |---|---|---|
 //! | conditioning | once per chunk of a reference | mel frames |
-//! | beginning | once per text | the voice, START text STOP |
+//! | prefill | once per text | the voice, START text STOP |
 //! | step | once per code | the previous code and its position |
 //!
 //! The step is one program for all positions, so on CUDA it is captured once. Texts are padded to a few lengths.
@@ -14,11 +14,11 @@ pub mod slots;
 
 pub use forced::Forced;
 pub use many::SpeechRequest;
-pub use slots::{SlotId, SlotOptions, Slots, Taken};
+pub use slots::{SlotId, SlotOptions, SlotOutput, Slots};
 
 use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt, GptSizes, Next, StepInputs};
-use crate::sampling::{Ended, Sampler, SamplingOptions};
+use crate::sampling::{Sampler, SamplingOptions, StopReason};
 use myxtts_tensor::{
     Control, DType, Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision, Program, Tape,
     Value,
@@ -101,7 +101,7 @@ pub enum GenerateError {
     },
     /// The slot was released.
     #[error("this slot was released")]
-    LeftSlot,
+    ReleasedSlot,
     /// Guidance was requested from slots created without it.
     #[error("these slots do not support guidance: create them with `guided`")]
     NotGuided,
@@ -116,7 +116,7 @@ pub struct Spoken {
     /// that one to its decoder too.
     pub latents: Vec<f32>,
     /// Why it ended.
-    pub ended: Ended,
+    pub ended: StopReason,
 }
 
 /// One generated code, for an observer.
@@ -137,24 +137,24 @@ struct Conditioning {
     vectors: Value,
 }
 
-struct Beginning {
+struct Prefill {
     program: Program,
     voice: Value,
     text: Value,
     position: Value,
 }
 
-struct Stepping {
+struct DecodeStep {
     program: Program,
     inputs: StepInputs,
     next: Next,
 }
 
 /// Caches and programs of one sequence.
-struct Line {
+struct SequenceState {
     caches: Caches,
-    beginnings: BTreeMap<usize, Beginning>,
-    stepping: Stepping,
+    prefills: BTreeMap<usize, Prefill>,
+    decode_step: DecodeStep,
 }
 
 /// A GPT on a device, ready to generate.
@@ -163,9 +163,9 @@ pub struct Generator {
     gpt: Gpt,
     released: Vec<Released>,
     conditioning: Option<Conditioning>,
-    line: Line,
+    sequence: SequenceState,
     /// The same sequence without its text, for guidance.
-    textless: Option<Line>,
+    textless: Option<SequenceState>,
     /// Used instead when codes are decoded in bf16.
     slots: Option<Box<Slots>>,
 }
@@ -219,12 +219,12 @@ impl Generator {
         // Every weight is written by the loader, and the caches start empty.
         let options = EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() };
         let mut engine = Engine::new(device, Arc::clone(&layout), precision, options)?;
-        let line = Line::new(&mut engine, &gpt, caches)?;
+        let sequence = SequenceState::new(&mut engine, &gpt, caches)?;
         let textless = match textless {
-            Some(caches) => Some(Line::new(&mut engine, &gpt, caches)?),
+            Some(caches) => Some(SequenceState::new(&mut engine, &gpt, caches)?),
             None => None,
         };
-        Ok(Generator { engine, gpt, released, conditioning: None, line, textless, slots: None })
+        Ok(Generator { engine, gpt, released, conditioning: None, sequence, textless, slots: None })
     }
 
     /// Decodes codes in bf16 with sampling on the device from now on, if the device supports it: many times faster, but the
@@ -310,28 +310,28 @@ impl Generator {
         text: impl Into<Guided<'a>>,
         options: &SamplingOptions,
     ) -> Result<Spoken, GenerateError> {
-        self.speak_watched(voice, text, options, &mut |_| true)
+        self.speak_with_observer(voice, text, options, &mut |_| true)
     }
 
-    /// Like `speak`; `watch` sees every step and returns whether to continue.
-    pub fn speak_watched<'a>(
+    /// Like `speak`; `observe` sees every step and returns whether to continue.
+    pub fn speak_with_observer<'a>(
         &mut self,
         voice: &[f32],
         text: impl Into<Guided<'a>>,
         options: &SamplingOptions,
-        watch: &mut dyn FnMut(Step<'_>) -> bool,
+        observe: &mut dyn FnMut(Step<'_>) -> bool,
     ) -> Result<Spoken, GenerateError> {
         let Guided { text, textless } = text.into();
         self.check(voice, text)?;
         if let Some(slots) = &mut self.slots {
             let textless = textless.filter(|_| self.textless.is_some());
-            return slots.speak_watched(voice, Guided { text, textless }, options, watch);
+            return slots.speak_with_observer(voice, Guided { text, textless }, options, observe);
         }
-        let mut rows = self.line.begin(&mut self.engine, &self.gpt, voice, text)?;
+        let mut rows = self.sequence.begin(&mut self.engine, &self.gpt, voice, text)?;
         let mut without = match (&mut self.textless, textless) {
-            (Some(line), Some(text)) if options.guidance > 0.0 => {
-                let rows = line.begin(&mut self.engine, &self.gpt, voice, text)?;
-                Some((line, rows))
+            (Some(sequence), Some(text)) if options.guidance > 0.0 => {
+                let rows = sequence.begin(&mut self.engine, &self.gpt, voice, text)?;
+                Some((sequence, rows))
             }
             _ => None,
         };
@@ -342,33 +342,34 @@ impl Generator {
         let (mut codes, mut latents, mut before) = (Vec::new(), Vec::new(), sizes.start_audio);
         let ended = loop {
             if codes.len() >= room {
-                break Ended::Limit;
+                break StopReason::Limit;
             }
             if codes.len() >= most {
-                break Ended::TooManyForText;
+                break StopReason::TooManyForText;
             }
             let place = codes.len();
-            let (mut logits, latent) = self.line.stepping.run(&mut self.engine, before, place, rows)?;
-            if let Some((line, rows)) = &mut without {
-                let (others, _) = line.stepping.run(&mut self.engine, before, place, *rows)?;
+            let (mut logits, latent) =
+                self.sequence.decode_step.run(&mut self.engine, before, place, rows)?;
+            if let Some((sequence, rows)) = &mut without {
+                let (others, _) = sequence.decode_step.run(&mut self.engine, before, place, *rows)?;
                 guide(&mut logits, &others, options.guidance, sizes.stop_audio);
                 *rows += 1;
             }
             let not_numbers = GenerateError::NotNumbers { codes: codes.len() };
             let code = sampler.next(&logits).ok_or(not_numbers)?;
             latents.extend_from_slice(&latent);
-            let more = watch(Step { code, logits: &logits, latent: &latent });
+            let more = observe(Step { code, logits: &logits, latent: &latent });
             if code == self.gpt.sizes.stop_audio {
-                break Ended::Stop;
+                break StopReason::Stop;
             }
             codes.push(code);
             if let Some(left) = options.guards.before_loop(&codes) {
                 codes.truncate(left);
                 latents.truncate(left * self.gpt.sizes.width);
-                break Ended::Loop;
+                break StopReason::Loop;
             }
             if !more {
-                break Ended::Watcher;
+                break StopReason::Observer;
             }
             (before, rows) = (code, rows + 1);
         };
@@ -402,10 +403,10 @@ fn check(sizes: &GptSizes, voice: &[f32], text: &[i32]) -> Result<(), GenerateEr
     }
 }
 
-impl Line {
-    fn new(engine: &mut Engine, gpt: &Gpt, caches: Caches) -> Result<Line, Error> {
-        let stepping = Stepping::new(engine, gpt, &caches)?;
-        Ok(Line { caches, beginnings: BTreeMap::new(), stepping })
+impl SequenceState {
+    fn new(engine: &mut Engine, gpt: &Gpt, caches: Caches) -> Result<SequenceState, Error> {
+        let decode_step = DecodeStep::new(engine, gpt, &caches)?;
+        Ok(SequenceState { caches, prefills: BTreeMap::new(), decode_step })
     }
 
     /// Writes voice and text to the caches and returns the number of rows they take.
@@ -422,15 +423,15 @@ impl Line {
         let mut ids = vec![sizes.stop_text; padded];
         ids[0] = sizes.start_text;
         ids[1..=text.len()].copy_from_slice(text);
-        let beginning = match self.beginnings.remove(&padded) {
-            Some(beginning) => beginning,
-            None => Beginning::new(engine, gpt, &self.caches, padded)?,
+        let prefill = match self.prefills.remove(&padded) {
+            Some(prefill) => prefill,
+            None => Prefill::new(engine, gpt, &self.caches, padded)?,
         };
-        let beginning = self.beginnings.entry(padded).or_insert(beginning);
-        engine.write(&beginning.program, beginning.voice, voice)?;
-        engine.write_i32(&beginning.program, beginning.text, &ids)?;
-        engine.write_i32(&beginning.program, beginning.position, &[0])?;
-        engine.run(&mut beginning.program, &Control::default())?;
+        let prefill = self.prefills.entry(padded).or_insert(prefill);
+        engine.write(&prefill.program, prefill.voice, voice)?;
+        engine.write_i32(&prefill.program, prefill.text, &ids)?;
+        engine.write_i32(&prefill.program, prefill.position, &[0])?;
+        engine.run(&mut prefill.program, &Control::default())?;
         Ok(sizes.perceiver.latents + places)
     }
 }
@@ -481,20 +482,20 @@ impl Conditioning {
     }
 }
 
-impl Beginning {
-    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches, places: usize) -> Result<Beginning, Error> {
+impl Prefill {
+    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches, places: usize) -> Result<Prefill, Error> {
         let mut tape = tape(engine);
         let dtype = tape.dtype();
         let voice = tape.input([1, gpt.sizes.perceiver.latents, gpt.sizes.width], dtype);
         let text = tape.input([1, places], DType::I32);
         let position = tape.input([1], DType::I32);
         gpt.begin(&mut tape, caches, voice, text, position);
-        Ok(Beginning { program: engine.load(tape)?, voice, text, position })
+        Ok(Prefill { program: engine.load(tape)?, voice, text, position })
     }
 }
 
-impl Stepping {
-    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches) -> Result<Stepping, Error> {
+impl DecodeStep {
+    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches) -> Result<DecodeStep, Error> {
         let mut tape = tape(engine);
         let inputs = StepInputs {
             code: tape.input([1, 1], DType::I32),
@@ -503,7 +504,7 @@ impl Stepping {
         };
         let next = gpt.step(&mut tape, caches, inputs);
         [next.latent, next.logits].into_iter().for_each(|value| tape.keep(value));
-        Ok(Stepping { program: engine.load(tape)?, inputs, next })
+        Ok(DecodeStep { program: engine.load(tape)?, inputs, next })
     }
 
     /// Computes logits and state over the code `before`, at position `place` of the codes and `row` of the sequence.

@@ -33,11 +33,11 @@ pub mod presets;
 pub mod weights;
 
 pub use declare::{Affine, Choice, Declare, Released};
-pub use generate::{Forced, GenerateError, Generator, SlotId, SlotOptions, Slots, Spoken, Taken};
+pub use generate::{Forced, GenerateError, Generator, SlotId, SlotOptions, SlotOutput, Slots, Spoken};
 pub use gpt::{
     Condition, FrameLengths, Gpt, GptInputs, GptLosses, GptOptions, GptOutputs, GptShape, GptSizes,
     GptTargets, LossWeights,
 };
 pub use lora::LoraSizes;
-pub use sampling::{Ended, SamplingOptions};
+pub use sampling::{SamplingOptions, StopReason};
 pub use sequence::{Masks, Rows, SequenceError, Sequences};

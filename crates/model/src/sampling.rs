@@ -126,7 +126,7 @@ impl Guards {
 /// Why generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum StopReason {
     /// The model produced STOP.
     Stop,
     /// The model's position limit or the requested maximum was reached.
@@ -136,7 +136,8 @@ pub enum Ended {
     /// The codes repeat.
     Loop,
     /// The observer stopped it.
-    Watcher,
+    #[serde(rename = "watcher")]
+    Observer,
 }
 
 /// Samples one code after another.

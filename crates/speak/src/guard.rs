@@ -1,7 +1,7 @@
 //! Checks speech for flaws: unexpected length, loops, long silences and early stops; and ranks attempts.
 
 use myxtts_data::check::SpeakingTime;
-use myxtts_model::Ended;
+use myxtts_model::StopReason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -87,7 +87,7 @@ pub struct Attempt {
     /// Sampling seed; `--seed` with this value repeats the attempt.
     pub seed: u64,
     /// Why generation ended.
-    pub ended: Ended,
+    pub ended: StopReason,
     /// Number of codes.
     pub codes: usize,
     /// The flaw found; `None` if there is none.
@@ -147,13 +147,13 @@ impl ExpectedLength {
     }
 
     /// Returns the flaw of codes by their number and the reason they ended; `per_second` is the code rate.
-    pub(crate) fn find_flaw(&self, ended: Ended, codes: usize, per_second: f64) -> Option<Flaw> {
+    pub(crate) fn find_flaw(&self, ended: StopReason, codes: usize, per_second: f64) -> Option<Flaw> {
         let seconds = codes as f64 / per_second;
         match ended {
-            Ended::Loop => Some(Flaw::Loop),
-            Ended::Limit | Ended::TooManyForText => Some(Flaw::NoEnd),
-            Ended::Stop if seconds < self.least => Some(Flaw::EarlyStop { seconds, least: self.least }),
-            Ended::Stop | Ended::Watcher => None,
+            StopReason::Loop => Some(Flaw::Loop),
+            StopReason::Limit | StopReason::TooManyForText => Some(Flaw::NoEnd),
+            StopReason::Stop if seconds < self.least => Some(Flaw::EarlyStop { seconds, least: self.least }),
+            StopReason::Stop | StopReason::Observer => None,
         }
     }
 }
@@ -246,16 +246,16 @@ mod tests {
             // People read at 40 % of the fastest pace.
             let ordinary = expected.least / 0.4;
             let judge = |seconds: f64, ended| expected.find_flaw(ended, codes(seconds), RATE);
-            assert_eq!(judge(ordinary, Ended::Stop), None, "{text}");
-            assert_eq!(judge(2.0 * ordinary, Ended::Stop), None, "{text}");
+            assert_eq!(judge(ordinary, StopReason::Stop), None, "{text}");
+            assert_eq!(judge(2.0 * ordinary, StopReason::Stop), None, "{text}");
             assert!(2.5 * ordinary < expected.most, "{text}: {expected:?}");
             assert!(
-                matches!(judge(0.5 * expected.least, Ended::Stop), Some(Flaw::EarlyStop { .. })),
+                matches!(judge(0.5 * expected.least, StopReason::Stop), Some(Flaw::EarlyStop { .. })),
                 "{text}"
             );
-            assert_eq!(judge(ordinary, Ended::Loop), Some(Flaw::Loop));
-            assert_eq!(judge(ordinary, Ended::Limit), Some(Flaw::NoEnd));
-            assert_eq!(judge(ordinary, Ended::TooManyForText), Some(Flaw::NoEnd));
+            assert_eq!(judge(ordinary, StopReason::Loop), Some(Flaw::Loop));
+            assert_eq!(judge(ordinary, StopReason::Limit), Some(Flaw::NoEnd));
+            assert_eq!(judge(ordinary, StopReason::TooManyForText), Some(Flaw::NoEnd));
         }
     }
 
@@ -266,7 +266,7 @@ mod tests {
             assert!(expected.most < 6.0, "{text}: {expected:?}");
             // One word takes half a second, and the shortest of them less.
             assert!(expected.least < 0.45 && expected.most > 2.0, "{text}: {expected:?}");
-            assert_eq!(expected.find_flaw(Ended::Stop, codes(0.6), RATE), None, "{text}");
+            assert_eq!(expected.find_flaw(StopReason::Stop, codes(0.6), RATE), None, "{text}");
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
     fn length_penalty_moves_the_choice_between_candidates_and_zero_leaves_it() {
         let candidate = |codes, mismatch, flaw| Attempt {
             seed: 0,
-            ended: Ended::Stop,
+            ended: StopReason::Stop,
             codes,
             flaw,
             mismatch: Some(mismatch),

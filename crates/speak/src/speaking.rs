@@ -13,7 +13,7 @@ use crate::voice::Voice;
 use crate::waveform::{Fit, Waveform};
 use myxtts_data::tokenizer::Encoded;
 use myxtts_model::generate::Guided;
-use myxtts_model::{Ended, Forced, SamplingOptions, Spoken};
+use myxtts_model::{StopReason, Forced, SamplingOptions, Spoken};
 
 /// Codes per second of speech: one per 1024 samples at 22,050 Hz.
 const CODES_PER_SECOND: f64 = 22_050.0 / 1024.0;
@@ -237,7 +237,7 @@ impl Synthesizer {
         let mut streamer = Streamer::new(&sizes, vocoder.check_speaker(voice.speaker.as_deref())?);
         let mut stream = StreamOutput::new(options.audible_start, rate, sink);
         let (mut steps, mut failed) = (0, None);
-        let mut spoken = generator.speak_watched(&voice.conditioning, guided, sampling, &mut |step| {
+        let mut spoken = generator.speak_with_observer(&voice.conditioning, guided, sampling, &mut |step| {
             steps += 1;
             match streamer.push(vocoder, step.latent) {
                 Ok(piece) => {
@@ -255,8 +255,8 @@ impl Synthesizer {
             let StreamOutput { samples, trimmed, .. } = stream;
             return Ok(AttemptOutput { spoken, flaw: None, samples: Some(samples), is_final: true, trimmed });
         }
-        if spoken.ended == Ended::Watcher && !stream.silences.is_stuck() {
-            spoken.ended = Ended::TooManyForText;
+        if spoken.ended == StopReason::Observer && !stream.silences.is_stuck() {
+            spoken.ended = StopReason::TooManyForText;
         }
         let rest = streamer.finish(vocoder, spoken.latents.len() / sizes.latent)?;
         let code_flaw = expected.find_flaw(spoken.ended, spoken.codes.len(), CODES_PER_SECOND);
@@ -281,7 +281,7 @@ impl Synthesizer {
         let encoded = self.encode(text, language)?;
         let Forced { latents, loss, accuracy } =
             self.generator.forced(&voice.conditioning, &encoded.ids, codes)?;
-        let spoken = Spoken { codes: codes.to_vec(), latents, ended: Ended::Stop };
+        let spoken = Spoken { codes: codes.to_vec(), latents, ended: StopReason::Stop };
         Ok((self.waveform(encoded, &spoken, voice, 0)?, Fit { loss, accuracy }))
     }
 

@@ -1,7 +1,7 @@
 //! A spoken text: its samples and how it was made.
 
 use crate::guard::{Attempt, Flaw};
-use myxtts_model::Ended;
+use myxtts_model::StopReason;
 use serde::{Deserialize, Serialize};
 
 /// A spoken text.
@@ -20,7 +20,7 @@ pub struct Waveform {
     /// Number of codes.
     pub codes: usize,
     /// Why generation ended.
-    pub ended: Ended,
+    pub ended: StopReason,
     /// The flaw that remains after all attempts; `None` if there is none, or if it was not checked.
     pub flaw: Option<Flaw>,
     /// All attempts in order, including the one returned.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use myxtts_model::Ended;
+use myxtts_model::StopReason;
 use myxtts_speak::narration::Timings;
 use myxtts_speak::{Attempt, Flaw};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Report {
     pub tokens: usize,
     pub unknown: Vec<char>,
     pub codes: usize,
-    pub ended: Option<Ended>,
+    pub ended: Option<StopReason>,
     /// A flaw that retries did not remove.
     pub flaw: Option<Flaw>,
     /// All attempts in their order.

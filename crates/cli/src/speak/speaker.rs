@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use myxtts_model::{Ended, SamplingOptions};
+use myxtts_model::{StopReason, SamplingOptions};
 use myxtts_speak::narration::{Speaker, Spoken};
 use myxtts_speak::{Attempt, Flaw, SpeakError, SpeakOptions, Synthesizer, Voice, Waveform};
 
@@ -30,7 +30,7 @@ pub struct Totals {
     pub codes: usize,
     pub unknown: BTreeSet<char>,
     /// How the first piece without a regular end ended, or how the last piece ended.
-    pub ended: Option<Ended>,
+    pub ended: Option<StopReason>,
     /// The first flaw that retries did not remove.
     pub flaw: Option<Flaw>,
     /// All attempts in their order.
@@ -106,7 +106,7 @@ impl Totals {
         self.tokens += spoken.tokens;
         self.codes += spoken.codes;
         self.unknown.extend(spoken.unknown);
-        if matches!(self.ended, None | Some(Ended::Stop)) {
+        if matches!(self.ended, None | Some(StopReason::Stop)) {
             self.ended = Some(spoken.ended);
         }
         self.attempts.extend(spoken.attempts);

@@ -2,7 +2,7 @@
 
 use super::slots::{SlotId, SlotOptions, Slots};
 use super::{GenerateError, Generator, Guided, Spoken};
-use crate::sampling::{Ended, SamplingOptions};
+use crate::sampling::{SamplingOptions, StopReason};
 use myxtts_tensor::{Device, Error};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Slots {
             return Err(GenerateError::NoFreeSlot { slots: self.len() });
         }
         let width = self.sizes().width;
-        let empty = || Spoken { codes: Vec::new(), latents: Vec::new(), ended: Ended::Stop };
+        let empty = || Spoken { codes: Vec::new(), latents: Vec::new(), ended: StopReason::Stop };
         let mut said: Vec<Spoken> = requests.iter().map(|_| empty()).collect();
         let (mut begun, mut waiting) = (0, requests);
         loop {
@@ -71,7 +71,7 @@ impl Slots {
                 };
                 *ended = end;
                 codes.truncate(taken.total);
-                latents.truncate((taken.total + usize::from(end == Ended::Stop)) * width);
+                latents.truncate((taken.total + usize::from(end == StopReason::Stop)) * width);
                 speaking.swap_remove(at);
                 self.leave(slot)?;
             }

@@ -8,13 +8,13 @@ mod fused;
 mod plain;
 mod speech;
 
-pub use speech::Taken;
+pub use speech::SlotOutput;
 
 use super::many::SpeechRequest;
 use super::{GenerateError, Guided, Spoken, Step, check, unknown};
 use crate::declare::{Declare, Released};
 use crate::gpt::{Gpt, GptSizes};
-use crate::sampling::{Ended, SamplingOptions};
+use crate::sampling::{SamplingOptions, StopReason};
 use fused::Fused;
 use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::{Device, Engine, Error};
@@ -47,16 +47,16 @@ impl Default for SlotOptions {
     }
 }
 
-enum Computed {
-    Together(Box<Fused>),
-    InTurn(Box<Plain>),
+enum Backend {
+    Fused(Box<Fused>),
+    Sequential(Box<Plain>),
 }
 
 /// A GPT on a device that speaks many texts at once.
 pub struct Slots {
     sizes: GptSizes,
     options: SlotOptions,
-    computed: Computed,
+    backend: Backend,
     speeches: Vec<Option<(u64, Speech)>>,
     serial: u64,
 }
@@ -69,23 +69,23 @@ impl Slots {
         {
             return Slots::on_cuda(Arc::new(Cuda::open(ordinal, &Default::default())?), sizes, options);
         }
-        let computed = Computed::InTurn(Box::new(Plain::new(device, sizes, options)?));
-        Ok(Slots::with(computed, sizes, options))
+        let backend = Backend::Sequential(Box::new(Plain::new(device, sizes, options)?));
+        Ok(Slots::with(backend, sizes, options))
     }
 
     /// Like `new`, on a device that is already open.
     pub fn on_cuda(cuda: Arc<Cuda>, sizes: &GptSizes, options: SlotOptions) -> Result<Slots, Error> {
-        let computed = if Slots::can_advance_together(&cuda, sizes, options) {
-            Computed::Together(Box::new(Fused::new(cuda, sizes, options)?))
+        let backend = if Slots::can_advance_together(&cuda, sizes, options) {
+            Backend::Fused(Box::new(Fused::new(cuda, sizes, options)?))
         } else {
-            Computed::InTurn(Box::new(Plain::on_cuda(cuda, sizes, options)?))
+            Backend::Sequential(Box::new(Plain::on_cuda(cuda, sizes, options)?))
         };
-        Ok(Slots::with(computed, sizes, options))
+        Ok(Slots::with(backend, sizes, options))
     }
 
-    fn with(computed: Computed, sizes: &GptSizes, options: SlotOptions) -> Slots {
+    fn with(backend: Backend, sizes: &GptSizes, options: SlotOptions) -> Slots {
         let speeches = (0..options.slots).map(|_| None).collect();
-        Slots { sizes: sizes.clone(), options, computed, speeches, serial: 0 }
+        Slots { sizes: sizes.clone(), options, backend, speeches, serial: 0 }
     }
 
     /// Returns whether the device and its kernels can advance all slots in one step.
@@ -95,7 +95,7 @@ impl Slots {
 
     /// Returns whether all slots advance in one step, in bf16.
     pub fn advances_together(&self) -> bool {
-        matches!(self.computed, Computed::Together(_))
+        matches!(self.backend, Backend::Fused(_))
     }
 
     /// Sizes of the GPT.
@@ -164,15 +164,15 @@ impl Slots {
         fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
         let mut left = Vec::new();
-        match &mut self.computed {
-            Computed::Together(fused) => {
+        match &mut self.backend {
+            Backend::Fused(fused) => {
                 for one in held.iter().filter(|one| Fused::takes(one)) {
                     if !fused.copy(one, engine)? {
                         left.push(one.clone());
                     }
                 }
             }
-            Computed::InTurn(_) => left = self.released(),
+            Backend::Sequential(_) => left = self.released(),
         }
         self.fill_some(&left, fill)
     }
@@ -190,9 +190,9 @@ impl Slots {
 
     /// Writes one parameter.
     pub(super) fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
-        match &mut self.computed {
-            Computed::Together(fused) => fused.write(one, data),
-            Computed::InTurn(plain) => plain.write(one, data),
+        match &mut self.backend {
+            Backend::Fused(fused) => fused.write(one, data),
+            Backend::Sequential(plain) => plain.write(one, data),
         }
     }
 
@@ -224,7 +224,7 @@ impl Slots {
             let prompt = Prompt { voice, text, textless };
             speeches.push((prompt, Speech::new(&self.sizes, options, text.len())));
         }
-        self.settle()?;
+        self.collect_pending()?;
         let mut free: Vec<usize> = (0..self.speeches.len()).filter(|&i| self.speeches[i].is_none()).collect();
         if free.len() < requests.len() {
             return Err(GenerateError::NoFreeSlot { slots: self.speeches.len() });
@@ -232,16 +232,16 @@ impl Slots {
         let mut joining = Vec::with_capacity(speeches.len());
         for (prompt, speech) in &speeches {
             // Prefers a slot that already holds the voice.
-            let has_voice = |&index: &usize| match &self.computed {
-                Computed::Together(fused) => fused.has_voice(index, prompt.voice),
-                Computed::InTurn(_) => false,
+            let has_voice = |&index: &usize| match &self.backend {
+                Backend::Fused(fused) => fused.has_voice(index, prompt.voice),
+                Backend::Sequential(_) => false,
             };
             let index = free.remove(free.iter().position(has_voice).unwrap_or(0));
             joining.push((index, *prompt, speech));
         }
-        match &mut self.computed {
-            Computed::Together(fused) => fused.join(&self.sizes, &joining)?,
-            Computed::InTurn(plain) => {
+        match &mut self.backend {
+            Backend::Fused(fused) => fused.join(&self.sizes, &joining)?,
+            Backend::Sequential(plain) => {
                 joining.iter().try_for_each(|&(index, prompt, speech)| plain.join(index, prompt, speech))?
             }
         }
@@ -257,21 +257,21 @@ impl Slots {
 
     /// Samples up to `steps` codes in every slot that has not ended. On CUDA this only queues them; [`Slots::take`] waits.
     pub fn advance(&mut self, steps: usize) -> Result<(), GenerateError> {
-        match &mut self.computed {
-            Computed::Together(fused) => fused.advance(&mut self.speeches, &self.sizes, steps),
-            Computed::InTurn(plain) => plain.advance(&mut self.speeches, &self.sizes, steps),
+        match &mut self.backend {
+            Backend::Fused(fused) => fused.advance(&mut self.speeches, &self.sizes, steps),
+            Backend::Sequential(plain) => plain.advance(&mut self.speeches, &self.sizes, steps),
         }
     }
 
     /// Returns what a slot has generated since the last call.
-    pub fn take(&mut self, slot: SlotId) -> Result<Taken, GenerateError> {
-        self.settle()?;
+    pub fn take(&mut self, slot: SlotId) -> Result<SlotOutput, GenerateError> {
+        self.collect_pending()?;
         self.speech(slot)?.take()
     }
 
     /// Releases a slot, whether or not it has ended.
     pub fn leave(&mut self, slot: SlotId) -> Result<(), GenerateError> {
-        self.settle()?;
+        self.collect_pending()?;
         self.speech(slot)?;
         self.speeches[slot.index] = None;
         Ok(())
@@ -279,7 +279,7 @@ impl Slots {
 
     /// Returns whether a slot may generate more, as far as is known.
     pub fn speaks(&self, slot: SlotId) -> bool {
-        matches!(self.speeches.get(slot.index), Some(Some((serial, speech))) if *serial == slot.serial && speech.goes_on())
+        matches!(self.speeches.get(slot.index), Some(Some((serial, speech))) if *serial == slot.serial && speech.is_running())
     }
 
     /// Speaks one text to its end: `join`, `advance`, `take`, `leave`.
@@ -289,20 +289,20 @@ impl Slots {
         text: impl Into<Guided<'a>>,
         options: &SamplingOptions,
     ) -> Result<Spoken, GenerateError> {
-        self.speak_watched(voice, text, options, &mut |_| true)
+        self.speak_with_observer(voice, text, options, &mut |_| true)
     }
 
-    /// Like `speak`; `watch` sees every step, without logits, and returns whether to continue. The next codes are sampled
+    /// Like `speak`; `observe` sees every step, without logits, and returns whether to continue. The next codes are sampled
     /// meanwhile.
-    pub fn speak_watched<'a>(
+    pub fn speak_with_observer<'a>(
         &mut self,
         voice: &[f32],
         text: impl Into<Guided<'a>>,
         options: &SamplingOptions,
-        watch: &mut dyn FnMut(Step<'_>) -> bool,
+        observe: &mut dyn FnMut(Step<'_>) -> bool,
     ) -> Result<Spoken, GenerateError> {
         let slot = self.join(voice, text, options)?;
-        let spoken = self.follow(slot, watch);
+        let spoken = self.follow(slot, observe);
         self.leave(slot)?;
         spoken
     }
@@ -310,7 +310,7 @@ impl Slots {
     fn follow(
         &mut self,
         slot: SlotId,
-        watch: &mut dyn FnMut(Step<'_>) -> bool,
+        observe: &mut dyn FnMut(Step<'_>) -> bool,
     ) -> Result<Spoken, GenerateError> {
         // Few at first, so that audio can start: it needs five codes.
         const STEPS: [usize; 3] = [5, 8, 16];
@@ -327,31 +327,32 @@ impl Slots {
             if taken.ended.is_none() {
                 self.advance(steps())?;
             }
-            let drawn = taken.codes.iter().copied().chain((taken.ended == Some(Ended::Stop)).then_some(stop));
+            let drawn =
+                taken.codes.iter().copied().chain((taken.ended == Some(StopReason::Stop)).then_some(stop));
             for (code, latent) in drawn.zip(taken.latents.chunks_exact(width)) {
                 latents.extend_from_slice(latent);
-                let more = watch(Step { code, logits: &[], latent });
+                let more = observe(Step { code, logits: &[], latent });
                 if code == stop {
                     break;
                 }
                 codes.push(code);
                 if !more {
-                    return Ok(Spoken { codes, latents, ended: Ended::Watcher });
+                    return Ok(Spoken { codes, latents, ended: StopReason::Observer });
                 }
             }
             if let Some(ended) = taken.ended {
                 codes.truncate(taken.total);
-                latents.truncate((taken.total + usize::from(ended == Ended::Stop)) * width);
+                latents.truncate((taken.total + usize::from(ended == StopReason::Stop)) * width);
                 return Ok(Spoken { codes, latents, ended });
             }
         }
     }
 
     /// Captures steps again, for CUPTI, which sees only the kernels of graphs captured while it is active.
-    pub fn record_again(&mut self) -> Result<(), GenerateError> {
-        self.settle()?;
-        if let Computed::Together(fused) = &mut self.computed {
-            fused.record_again()?;
+    pub fn recapture(&mut self) -> Result<(), GenerateError> {
+        self.collect_pending()?;
+        if let Backend::Fused(fused) = &mut self.backend {
+            fused.recapture()?;
         }
         Ok(())
     }
@@ -359,14 +360,14 @@ impl Slots {
     fn speech(&mut self, slot: SlotId) -> Result<&mut Speech, GenerateError> {
         match self.speeches.get_mut(slot.index) {
             Some(Some((serial, speech))) if *serial == slot.serial => Ok(speech),
-            _ => Err(GenerateError::LeftSlot),
+            _ => Err(GenerateError::ReleasedSlot),
         }
     }
 
-    fn settle(&mut self) -> Result<(), GenerateError> {
-        match &mut self.computed {
-            Computed::Together(fused) => fused.settle(&mut self.speeches, &self.sizes),
-            Computed::InTurn(_) => Ok(()),
+    fn collect_pending(&mut self) -> Result<(), GenerateError> {
+        match &mut self.backend {
+            Backend::Fused(fused) => fused.collect_pending(&mut self.speeches, &self.sizes),
+            Backend::Sequential(_) => Ok(()),
         }
     }
 }

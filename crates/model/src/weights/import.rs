@@ -489,7 +489,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_both_layouts_and_both_spellings_become_the_releases() {
+    fn names_of_both_layouts_and_spellings_map_to_the_release() {
         let take = |name: &str| NameMapping::Take(name.to_owned());
         assert_eq!(map_name("xtts.gpt.gpt.ln_f.bias", true), take("gpt.gpt.ln_f.bias"));
         assert_eq!(map_name("dvae.encoder.5.bias", true), take("dvae.encoder.5.bias"));

@@ -1,4 +1,4 @@
-//! The decoder beside the reference: every stretch and growth on the way to the waveform.
+//! Tests the decoder against the reference: every interpolation and upsampling on the way to the waveform.
 
 use crate::goldens::{self, Tensor};
 use crate::rig::{Rig, TRAINED, assert_near, assert_released, devices, turned};
@@ -41,8 +41,8 @@ fn loaded(device: Device) -> (Rig, Decoder) {
     (rig, decoder)
 }
 
-/// What the speaker adds at a place: the reference looks before it is added.
-fn speakers_part(rig: &Rig, name: &str, speaker: &[f32]) -> Vec<f32> {
+/// The speaker's contribution at one position. The reference records activations before it is added.
+fn speaker_contribution(rig: &Rig, name: &str, speaker: &[f32]) -> Vec<f32> {
     let weight = rig.weight(&format!("{PREFIX}{name}.weight"));
     let bias = rig.weight(&format!("{PREFIX}{name}.bias"));
     let rows = weight.chunks_exact(speaker.len()).zip(bias);
@@ -53,7 +53,7 @@ fn without(rows: &[f32], part: &[f32]) -> Vec<f32> {
     rows.chunks_exact(part.len()).flat_map(|row| row.iter().zip(part).map(|(x, p)| x - p)).collect()
 }
 
-/// A golden `[channels, time]` or `[1, channels, time]` as rows of channels.
+/// Converts a golden `[channels, time]` or `[1, channels, time]` to rows of channels.
 fn rows(tensor: &Tensor) -> Vec<f32> {
     let shape: Vec<usize> = [1].into_iter().chain(tensor.shape.iter().copied()).collect();
     turned(tensor.floats(), &shape[shape.len() - 3..])
@@ -85,12 +85,12 @@ fn assert_golden(device: Device, io: &BTreeMap<String, Tensor>) {
         assert_near(&format!("{device} {name}"), found, wanted, 1e-4);
     };
     near("z_after_sr_interp", &read(stretched), &rows(&io["z_after_sr_interp"]));
-    let first = without(&read(made.first), &speakers_part(&rig, "cond_layer", voice));
+    let first = without(&read(made.first), &speaker_contribution(&rig, "cond_layer", voice));
     near("conv_pre_out", &first, &rows(&io["conv_pre_out"]));
     let mut seen = 0;
     for (i, &grown) in made.grown.iter().enumerate() {
         let Some(wanted) = io.get(&format!("up{i}_out")) else { continue };
-        let grown = without(&read(grown), &speakers_part(&rig, &format!("conds.{i}"), voice));
+        let grown = without(&read(grown), &speaker_contribution(&rig, &format!("conds.{i}"), voice));
         near(&format!("up{i}_out"), &grown, &rows(wanted));
         seen += 1;
     }
@@ -99,7 +99,7 @@ fn assert_golden(device: Device, io: &BTreeMap<String, Tensor>) {
     near("waveform_from_z_after_x4", &read(unstretched), io["waveform_from_z_after_x4"].floats());
 }
 
-/// The first of the two stretches alone: a decoder whose two rates are one.
+/// Checks the first of the two interpolations alone, with a decoder whose two sample rates are equal.
 fn assert_finer(device: Device, io: &BTreeMap<String, Tensor>) {
     let sizes = DecoderSizes { wave_rate: sizes().code_rate, ..sizes() };
     let mut declare = Declare::new(0.0, TRAINED);
@@ -117,18 +117,18 @@ fn assert_finer(device: Device, io: &BTreeMap<String, Tensor>) {
 }
 
 #[test]
-fn the_waveform_and_all_before_it_are_the_reference_s() {
+fn waveform_and_intermediates_match_the_reference() {
     let io = goldens::tensors("hifigan/io.safetensors");
-    for device in devices("the_waveform_and_all_before_it_are_the_reference_s") {
+    for device in devices("waveform_and_intermediates_match_the_reference") {
         assert_golden(device, &io);
         assert_finer(device, &io);
     }
 }
 
 #[test]
-fn a_folded_decoder_makes_the_same_samples() {
+fn folded_decoder_gives_the_same_samples() {
     let io = goldens::tensors("hifigan/io.safetensors");
-    for device in devices("a_folded_decoder_makes_the_same_samples") {
+    for device in devices("folded_decoder_gives_the_same_samples") {
         let (mut rig, mut decoder) = loaded(device);
         let wave = |rig: &mut Rig, decoder: &Decoder| {
             let mut tape = rig.tape();
@@ -146,7 +146,7 @@ fn a_folded_decoder_makes_the_same_samples() {
         let learnt = wave(&mut rig, &decoder);
         decoder.fold(&mut rig.engine).unwrap();
         assert!(wave(&mut rig, &decoder) == learnt, "on {device}");
-        // Once is enough.
+        // Folding again changes nothing.
         decoder.fold(&mut rig.engine).unwrap();
         assert!(wave(&mut rig, &decoder) == learnt, "on {device}");
         assert_near(&format!("{device} folded"), &learnt, io["waveform"].floats(), 1e-4);
@@ -154,7 +154,7 @@ fn a_folded_decoder_makes_the_same_samples() {
 }
 
 #[test]
-fn items_of_a_batch_do_not_meet() {
+fn batch_items_are_independent() {
     let io = goldens::tensors("hifigan/io.safetensors");
     let (mut rig, decoder) = loaded(Device::Cpu);
     let z = rows(&io["z_after_sr_interp"]);
@@ -165,7 +165,7 @@ fn items_of_a_batch_do_not_meet() {
     let wave = decoder.wave(&mut tape, input, speaker);
     tape.keep(wave);
     let mut program = rig.engine.load(tape).unwrap();
-    // The golden second, behind another sound in another voice.
+    // The golden second, after other audio in another voice.
     let both: Vec<f32> = z.iter().map(|x| -0.5 * x).chain(z.iter().copied()).collect();
     let voice = io["speaker_embedding"].floats();
     let voices: Vec<f32> = voice.iter().map(|x| -x).chain(voice.iter().copied()).collect();
@@ -179,7 +179,7 @@ fn items_of_a_batch_do_not_meet() {
 }
 
 #[test]
-fn lengths_are_known_before_anything_is_computed() {
+fn output_lengths_are_known_in_advance() {
     let sizes = DecoderSizes::v2();
     // 4 * 13 = 52 frames at 22.05 kHz are 56.6 at 24 kHz.
     assert_eq!(sizes.frames_of(13), 56);
@@ -189,7 +189,7 @@ fn lengths_are_known_before_anything_is_computed() {
 }
 
 #[test]
-fn names_and_shapes_are_those_of_a_release() {
+fn names_and_shapes_match_a_release() {
     let mut declare = Declare::new(0.0, TRAINED);
     Decoder::declare(&mut declare, &DecoderSizes::v2());
     assert_released(declare, PREFIX, |_| false, 17_827_808);

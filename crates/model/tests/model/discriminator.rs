@@ -1,4 +1,4 @@
-//! The discriminators beside plain loops over their definition, and who learns from which loss.
+//! Tests the discriminators against plain loops over their definition, and which network is trained by which loss.
 
 use crate::rig::{Rig, TRAINED, assert_near, assert_near_by_length, devices, length};
 use myxtts_model::declare::Declare;
@@ -22,7 +22,7 @@ fn small() -> DiscriminatorSizes {
 /// `[channels][height][width]`.
 type Picture = Vec<Vec<Vec<f64>>>;
 
-/// A convolution along the height alone, weights as PyTorch has them.
+/// A convolution along the height only, with weights in PyTorch's layout.
 fn conv(x: &Picture, weight: &[f64], bias: &[f32], layer: Layer) -> Picture {
     let (height, width) = (x[0].len() as isize, x[0][0].len());
     let (pad, from) = ((layer.taps as isize - 1) / 2, x.len() / layer.groups);
@@ -74,7 +74,7 @@ fn outputs_of(rig: &Rig, name: &str, layers: &[Layer], mut x: Picture) -> Vec<Pi
     features
 }
 
-/// What all discriminators make of one waveform: features as `[channels, height, width]`.
+/// Outputs of all discriminators for one waveform: features as `[channels, height, width]`.
 fn definition(rig: &Rig, sizes: &DiscriminatorSizes, wave: &[f32]) -> Vec<Vec<Picture>> {
     let mut all = Vec::new();
     for (i, &period) in sizes.periods.iter().enumerate() {
@@ -100,7 +100,7 @@ fn definition(rig: &Rig, sizes: &DiscriminatorSizes, wave: &[f32]) -> Vec<Vec<Pi
     all
 }
 
-/// As `[width, height, channels]`.
+/// Converts to `[width, height, channels]`.
 fn as_ours(picture: &Picture) -> Vec<f32> {
     let (height, width) = (picture[0].len(), picture[0][0].len());
     let places = (0..width).flat_map(|x| (0..height).map(move |y| (y, x)));
@@ -111,8 +111,8 @@ fn waves(batch: usize, samples: usize, seed: u64) -> Vec<f32> {
     Stream::new(seed).normals(batch * samples).into_iter().map(|x| 0.3 * x).collect()
 }
 
-/// Biases begin as zero and lengths as constants: random ones show what is confused with what.
-fn stir(rig: &mut Rig, seed: u64) {
+/// Randomises all parameters: biases start at zero and magnitudes at constants, which would hide mix-ups.
+fn randomise(rig: &mut Rig, seed: u64) {
     let mut random = Stream::new(seed);
     for one in rig.released.clone() {
         let mut data = rig.engine.read_parameter(one.id).unwrap();
@@ -122,15 +122,15 @@ fn stir(rig: &mut Rig, seed: u64) {
 }
 
 #[test]
-fn outputs_are_those_of_the_definition() {
-    for device in devices("outputs_are_those_of_the_definition") {
-        // 211 is no multiple of any period, and 210 leaves an even half.
+fn outputs_match_the_definition() {
+    for device in devices("outputs_match_the_definition") {
+        // 211 is not a multiple of any period, and 210 leaves an even half.
         for samples in [211, 210] {
             let (sizes, batch) = (small(), 2);
             let mut declare = Declare::new(0.0, TRAINED);
             let discriminators = Discriminators::declare(&mut declare, &sizes, "d.");
             let mut rig = Rig::fresh(device, declare);
-            stir(&mut rig, 5);
+            randomise(&mut rig, 5);
             let mut tape = rig.tape();
             let wave = tape.input([batch, samples, 1], DType::F32);
             let weights = discriminators.weights(&mut tape);
@@ -180,14 +180,14 @@ enum Side {
     Both,
 }
 
-/// Both sides of the game in one tape, or one of them; the gradient of every parameter by name.
+/// Gradients of every parameter by name, with both sides of the game on one tape, or only one of them.
 fn gradients(side: Side) -> Vec<(String, Vec<f32>)> {
     let (batch, frames) = (2, 9);
     let mut declare = Declare::new(0.0, TRAINED);
     let decoder = Decoder::declare(&mut declare, &decoder_sizes());
     let discriminators = Discriminators::declare(&mut declare, &small(), "d.");
     let mut rig = Rig::fresh(Device::Cpu, declare);
-    stir(&mut rig, 2);
+    randomise(&mut rig, 2);
     let samples = frames * decoder.sizes().hop();
     let mut tape = rig.tape();
     let z = tape.input([batch, frames, decoder.sizes().latent], DType::F32);
@@ -224,7 +224,7 @@ fn gradients(side: Side) -> Vec<(String, Vec<f32>)> {
 }
 
 #[test]
-fn each_side_of_the_game_learns_from_its_own_loss() {
+fn each_loss_trains_only_its_own_side() {
     let [both, discriminators, decoder] = [Side::Both, Side::Discriminators, Side::Decoder].map(gradients);
     for (i, (name, gradient)) in both.iter().enumerate() {
         let (own, other) =
@@ -236,11 +236,11 @@ fn each_side_of_the_game_learns_from_its_own_loss() {
 }
 
 #[test]
-fn losses_are_what_they_are_said_to_be() {
+fn losses_match_their_definition() {
     let mut declare = Declare::new(0.0, TRAINED);
     let discriminators = Discriminators::declare(&mut declare, &small(), "d.");
     let mut rig = Rig::fresh(Device::Cpu, declare);
-    stir(&mut rig, 7);
+    randomise(&mut rig, 7);
     let mut tape = rig.tape();
     let waves_in = [0, 1].map(|_| tape.input([1, 240, 1], DType::F32));
     let weights = discriminators.weights(&mut tape);
@@ -264,23 +264,23 @@ fn losses_are_what_they_are_said_to_be() {
     let read = |v: Value| rig.engine.read(&program, v).unwrap();
     let mean =
         |x: &[f32], f: &dyn Fn(f64) -> f64| x.iter().map(|x| f(f64::from(*x))).sum::<f64>() / x.len() as f64;
-    let (mut discriminator, mut generator, mut apart) = (0.0, 0.0, 0.0);
+    let (mut discriminator, mut generator, mut distance) = (0.0, 0.0, 0.0);
     for (real, made) in real.iter().zip(&made) {
         let (a, b) = (read(real.score), read(made.score));
         discriminator += mean(&a, &|x| (x - 1.0).powi(2)) + mean(&b, &|x| x * x);
         generator += mean(&b, &|x| (x - 1.0).powi(2));
         for (&real, &made) in real.features.iter().zip(&made.features) {
             let difference: Vec<f32> = read(real).iter().zip(read(made)).map(|(a, b)| a - b).collect();
-            apart += 2.0 * mean(&difference, &f64::abs);
+            distance += 2.0 * mean(&difference, &f64::abs);
         }
     }
-    for (loss, wanted) in losses.into_iter().zip([discriminator, generator, apart]) {
+    for (loss, wanted) in losses.into_iter().zip([discriminator, generator, distance]) {
         assert_near("loss", &[read(loss)[0] / wanted as f32], &[1.0], 1e-5);
     }
 }
 
 #[test]
-fn the_discriminators_are_as_large_as_hifigan_s() {
+fn discriminators_have_the_sizes_of_hifigan() {
     let count = |sizes: &DiscriminatorSizes, part: &str| -> usize {
         let mut declare = Declare::new(0.0, TRAINED);
         Discriminators::declare(&mut declare, sizes, "");
@@ -289,7 +289,7 @@ fn the_discriminators_are_as_large_as_hifigan_s() {
         of.map(|one| one.shape.iter().product::<usize>()).sum()
     };
     let full = DiscriminatorSizes::hifigan();
-    // Counted by hand from the paper's sizes, with a length for every channel of a layer.
+    // Counted by hand from the paper's sizes, with one magnitude per channel of a layer.
     assert_eq!([count(&full, "mpd."), count(&full, "msd.")], [41_105_770, 29_622_918]);
     let quarter = DiscriminatorSizes::scaled(0.25);
     assert!(count(&quarter, "") * 10 < count(&full, ""));

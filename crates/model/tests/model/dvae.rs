@@ -1,4 +1,4 @@
-//! The DVAE beside the reference: what it encodes, decodes and learns.
+//! Tests the DVAE against the reference: encoding, decoding and training.
 
 use crate::goldens::{self, Tensor};
 use crate::rig::{
@@ -68,9 +68,9 @@ fn assert_golden(device: Device, mel: &Tensor, encoded: &Tensor, codes: &Tensor,
 }
 
 #[test]
-fn rows_codes_and_mels_are_the_reference_s() {
+fn rows_codes_and_mels_match_the_reference() {
     let io = goldens::tensors("dvae/io.safetensors");
-    for device in devices("rows_codes_and_mels_are_the_reference_s") {
+    for device in devices("rows_codes_and_mels_match_the_reference") {
         assert_golden(device, &io["mel"], &io["encoder_out"], &io["codes"], &io["recon"]);
         let odd = ["mel_odd", "encoder_out_odd", "codes_odd", "decoded_from_codes_odd"].map(|n| &io[n]);
         assert_golden(device, odd[0], odd[1], odd[2], odd[3]);
@@ -78,11 +78,11 @@ fn rows_codes_and_mels_are_the_reference_s() {
 }
 
 #[test]
-fn a_training_pass_is_the_reference_s() {
+fn training_pass_matches_the_reference() {
     let io = goldens::tensors("dvae/io.safetensors");
     let after = goldens::tensors("dvae/after_train_pass.safetensors");
     let scalars = goldens::json("dvae/scalars.json");
-    for device in devices("a_training_pass_is_the_reference_s") {
+    for device in devices("training_pass_matches_the_reference") {
         let (mut rig, dvae) = loaded(device);
         let mut tape = rig.tape();
         let mel = &io["mel"];
@@ -117,7 +117,7 @@ fn a_training_pass_is_the_reference_s() {
         let norms = scalars["train_pass_grad_l2_norms"].as_object().unwrap();
         for (name, norm) in norms {
             let (found, wanted) = (length(&rig.gradient(name)), norm.as_f64().unwrap());
-            assert!((found - wanted).abs() <= 1e-4 * wanted, "{device} {name}: {found} beside {wanted}");
+            assert!((found - wanted).abs() <= 1e-4 * wanted, "{device} {name}: {found} instead of {wanted}");
         }
         let trained = rig.released.iter().filter(|one| !one.name.starts_with("codebook.")).count();
         assert_eq!(norms.len(), trained, "every parameter has a norm to be compared with");
@@ -125,16 +125,16 @@ fn a_training_pass_is_the_reference_s() {
 }
 
 #[test]
-fn names_and_shapes_are_those_of_a_release() {
+fn names_and_shapes_match_a_release() {
     let mut declare = Declare::new(0.0, TRAINED);
     Dvae::declare(&mut declare, &DvaeSizes::v2(), "dvae.");
-    // The reference does not have these buffers when it runs.
+    // The reference does not have these buffers at run time.
     assert_released(declare, "dvae.", |name| name.starts_with("discrete_loss."), 51_567_184);
 }
 
-/// A few steps on smooth shapes: the loss falls, and the codebook made of the first batch is used.
+/// A few steps on smooth shapes: the loss decreases, and the codebook initialised from the first batch is used.
 #[test]
-fn a_fresh_dvae_learns() {
+fn fresh_dvae_trains() {
     let sizes = DvaeSizes {
         channels: 8,
         hidden: 16,
@@ -172,8 +172,8 @@ fn a_fresh_dvae_learns() {
     book.write(&mut rig.engine, dvae.codebook()).unwrap();
     let mut tape = rig.tape();
     let input = tape.input([batch, frames, sizes.channels], DType::F32);
-    let asked = DvaeLoss { absolute: 0.1, ..DvaeLoss::default() };
-    let made = dvae.reconstruct(&mut tape, input, asked);
+    let weights = DvaeLoss { absolute: 0.1, ..DvaeLoss::default() };
+    let made = dvae.reconstruct(&mut tape, input, weights);
     dvae.follow(&mut tape, &made);
     tape.keep(made.ids);
     tape.backward(made.loss, Backward::default());

@@ -1,15 +1,15 @@
-//! Damaged weight files, for a second each.
+//! Fuzzes the weight file parsers with damaged files, for one second each.
 
 #[path = "../../../../fuzz/mutator.rs"]
 mod mutator;
 #[path = "../../../../fuzz/parsers/model.rs"]
 mod parsers;
 
-use crate::made::{Made, Tensor, checkpoint, dict, int, pickle, text};
+use crate::torch_builder::{Tensor, TorchBuilder, checkpoint, dict, int, pickle, text};
 use mutator::fuzz;
 
-/// A small `.pth` with tensors of three kinds.
-fn made() -> Made {
+/// A small `.pth` with tensors of three element types.
+fn sample_file() -> TorchBuilder {
     let tensor = |name: &str, class, width: usize| Tensor {
         name: name.to_owned(),
         class,
@@ -23,26 +23,26 @@ fn made() -> Made {
     ])
 }
 
-fn stored(name: &str) -> Vec<u8> {
+fn example_file(name: &str) -> Vec<u8> {
     std::fs::read(parsers::model().join(name)).unwrap()
 }
 
 #[test]
 fn pickles() {
-    // The parser puts the first two bytes before them.
+    // The parser prepends the first two bytes.
     let config = pickle(&dict(&[("config".to_owned(), text("{}")), ("step".to_owned(), int(7))]));
-    let good = [made().pickle[2..].to_vec(), config[2..].to_vec()];
+    let good = [sample_file().pickle[2..].to_vec(), config[2..].to_vec()];
     fuzz(concat!(module_path!(), "::pickles"), &good, parsers::pickle);
 }
 
 #[test]
 fn archives() {
-    fuzz(concat!(module_path!(), "::archives"), &[made().bytes()], parsers::archive);
+    fuzz(concat!(module_path!(), "::archives"), &[sample_file().bytes()], parsers::archive);
 }
 
 #[test]
 fn torch_files() {
-    fuzz(concat!(module_path!(), "::torch_files"), &[made().bytes()], parsers::torch);
+    fuzz(concat!(module_path!(), "::torch_files"), &[sample_file().bytes()], parsers::torch);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn safetensors_files() {
 
 #[test]
 fn model_manifests() {
-    fuzz(concat!(module_path!(), "::model_manifests"), &[stored("manifest.json")], parsers::manifest);
+    fuzz(concat!(module_path!(), "::model_manifests"), &[example_file("manifest.json")], parsers::manifest);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Speaking beside the reference: the same codes, the logits they were chosen by, the states behind them.
+//! Tests generation against the reference: the same codes, the logits they were chosen from, and their states.
 
 use crate::goldens;
-use crate::gpt::{given, ids, sizes};
+use crate::gpt::{ids, reference_inputs, sizes};
 use crate::rig::{assert_near, devices};
 use myxtts_model::generate::Guided;
 use myxtts_model::sampling::Guards;
-use myxtts_model::{Ended, GenerateError, Generator, SamplingOptions};
+use myxtts_model::{GenerateError, Generator, SamplingOptions, StopReason};
 use myxtts_tensor::{Device, Error, Precision};
 
 const LOGITS: f32 = 1e-4;
@@ -17,30 +17,30 @@ fn golden(device: Device) -> Generator {
     generator
 }
 
-/// As the reference was asked: the most likely code, with a penalty or without.
-fn asked(penalty: f32) -> SamplingOptions {
+/// Options of the reference run: the most likely code, with or without a repetition penalty.
+fn greedy_options(penalty: f32) -> SamplingOptions {
     let guards = Guards::none();
     SamplingOptions { greedy: true, repetition_penalty: penalty, guards, ..SamplingOptions::default() }
 }
 
 #[test]
-fn codes_logits_and_states_are_the_reference_s() {
+fn codes_logits_and_states_match_the_reference() {
     let decode = goldens::tensors("decode/decode.safetensors");
     let penalty = goldens::json("decode/summary.json")["repetition_penalty"].as_f64().unwrap() as f32;
     let runs: Vec<&str> = decode.keys().filter_map(|name| name.strip_suffix(".codes")).collect();
     assert!(runs.iter().any(|r| r.ends_with(".greedy")) && runs.iter().any(|r| r.ends_with(".penalised")));
-    for device in devices("codes_logits_and_states_are_the_reference_s") {
+    for device in devices("codes_logits_and_states_match_the_reference") {
         let mut generator = golden(device);
-        let given = given();
+        let given = reference_inputs();
         let voice = generator.condition(&[&given.mels[..given.mels.len() / given.batch]]).unwrap();
         assert_near(&format!("{device} voice"), &voice, decode["cond_latents"].floats(), LOGITS);
         for run in &runs {
             let (text, mode) = run.split_once('.').unwrap();
-            let options = asked(if mode == "greedy" { 1.0 } else { penalty });
+            let options = greedy_options(if mode == "greedy" { 1.0 } else { penalty });
             let (mut codes, mut logits) = (Vec::new(), Vec::new());
             let text = ids(&decode[&format!("{text}.ids")]);
             let spoken = generator
-                .speak_watched(&voice, &text, &options, &mut |step| {
+                .speak_with_observer(&voice, &text, &options, &mut |step| {
                     codes.push(step.code);
                     logits.extend_from_slice(step.logits);
                     true
@@ -56,15 +56,15 @@ fn codes_logits_and_states_are_the_reference_s() {
                 LOGITS,
             );
             let stopped = codes.last() == Some(&sizes().stop_audio);
-            assert_eq!(spoken.ended, if stopped { Ended::Stop } else { Ended::Limit });
+            assert_eq!(spoken.ended, if stopped { StopReason::Stop } else { StopReason::Limit });
             assert_eq!(spoken.codes, codes[..codes.len() - usize::from(stopped)]);
         }
     }
 }
 
-/// What was said before is not in what is said now, and a seed is all there is to chance.
+/// Earlier generations do not influence later ones, and the seed determines all sampling.
 #[test]
-fn a_text_sounds_the_same_whatever_was_said_before() {
+fn generation_does_not_depend_on_earlier_texts() {
     let decode = goldens::tensors("decode/decode.safetensors");
     let mut generator = golden(Device::Cpu);
     let voice = decode["cond_latents"].floats();
@@ -77,15 +77,15 @@ fn a_text_sounds_the_same_whatever_was_said_before() {
     assert_ne!(generator.speak(voice, &texts[0], &drawn(2)).unwrap().codes, first.codes);
 }
 
-/// Guidance moves speech away from what it would be without its text: not at all where that is the same text.
+/// Guidance moves speech away from what it would be without its text; with the same text it changes nothing.
 #[test]
-fn guidance_follows_what_the_text_changes() {
+fn guidance_amplifies_the_effect_of_the_text() {
     let decode = goldens::tensors("decode/decode.safetensors");
     let weights = goldens::tensors("gpt/weights.safetensors");
     let voice = decode["cond_latents"].floats();
     let texts: Vec<Vec<i32>> = ["text0.ids", "text1.ids"].map(|name| ids(&decode[name])).to_vec();
-    let options = |guidance| SamplingOptions { guidance, ..asked(1.0) };
-    for device in devices("guidance_follows_what_the_text_changes") {
+    let options = |guidance| SamplingOptions { guidance, ..greedy_options(1.0) };
+    for device in devices("guidance_amplifies_the_effect_of_the_text") {
         let mut plain = golden(device);
         let mut guided = Generator::guided(device, Precision::F32, &sizes()).unwrap();
         guided.load(|one| Ok::<_, Error>(one.to_ours(weights[&one.name].floats()))).unwrap();
@@ -102,22 +102,25 @@ fn guidance_follows_what_the_text_changes() {
 }
 
 #[test]
-fn guards_and_watchers_stop_a_voice() {
+fn guards_and_observers_stop_generation() {
     let decode = goldens::tensors("decode/decode.safetensors");
     let mut generator = golden(Device::Cpu);
     let (voice, text) = (decode["cond_latents"].floats(), ids(&decode["text0.ids"]));
     let width = sizes().width;
     let mut seen = 0;
     let spoken = generator
-        .speak_watched(voice, &text, &asked(1.0), &mut |_| {
+        .speak_with_observer(voice, &text, &greedy_options(1.0), &mut |_| {
             seen += 1;
             seen < 3
         })
         .unwrap();
-    assert_eq!((spoken.ended, spoken.codes.len(), spoken.latents.len()), (Ended::Watcher, 3, 3 * width));
-    let few = SamplingOptions { max_codes: 2, ..asked(1.0) };
-    assert_eq!(generator.speak(voice, &text, &few).unwrap().ended, Ended::Limit);
-    // A model that has learnt nothing repeats itself: its head says one code, whatever it has heard.
+    assert_eq!(
+        (spoken.ended, spoken.codes.len(), spoken.latents.len()),
+        (StopReason::Observer, 3, 3 * width)
+    );
+    let few = SamplingOptions { max_codes: 2, ..greedy_options(1.0) };
+    assert_eq!(generator.speak(voice, &text, &few).unwrap().ended, StopReason::Limit);
+    // An untrained model repeats itself: its head predicts the same code for any input.
     let head = "gpt.mel_head.";
     let mut stuck = Generator::new(Device::Cpu, Precision::F32, &sizes()).unwrap();
     stuck
@@ -129,20 +132,22 @@ fn guards_and_watchers_stop_a_voice() {
             Ok::<_, Error>(data)
         })
         .unwrap();
-    let guarded = SamplingOptions { guards: Guards { loop_codes: 9, codes_per_token: 0.0 }, ..asked(1.0) };
+    let guarded =
+        SamplingOptions { guards: Guards { loop_codes: 9, codes_per_token: 0.0 }, ..greedy_options(1.0) };
     let spoken = stuck.speak(voice, &text, &guarded).unwrap();
-    assert_eq!((spoken.ended, &spoken.codes[..], spoken.latents.len()), (Ended::Loop, &[5][..], width));
+    assert_eq!((spoken.ended, &spoken.codes[..], spoken.latents.len()), (StopReason::Loop, &[5][..], width));
     stuck.load(|one| Ok::<_, Error>(vec![f32::NAN; one.shape.iter().product()])).unwrap();
     let wrong = stuck.speak(voice, &text, &guarded);
     assert!(matches!(wrong, Err(GenerateError::NotNumbers { codes: 0 })), "{wrong:?}");
 }
 
 #[test]
-fn texts_and_voices_of_another_model_are_refused() {
+fn texts_and_voices_of_another_model_are_rejected() {
     let mut generator = golden(Device::Cpu);
     let sizes = sizes();
     let voice = vec![0.0; sizes.perceiver.latents * sizes.width];
-    let mut speak = |voice: &[f32], text: &[i32]| generator.speak(voice, text, &asked(1.0)).unwrap_err();
+    let mut speak =
+        |voice: &[f32], text: &[i32]| generator.speak(voice, text, &greedy_options(1.0)).unwrap_err();
     assert!(matches!(speak(&voice[1..], &[3]), GenerateError::Voice { .. }));
     assert!(matches!(speak(&voice, &[]), GenerateError::NoText));
     assert!(matches!(speak(&voice, &vec![3; sizes.max_text + 1]), GenerateError::TextTooLong { .. }));
@@ -151,30 +156,30 @@ fn texts_and_voices_of_another_model_are_refused() {
     }
     assert!(matches!(generator.condition(&[]), Err(GenerateError::NoFrames)));
     let longest = vec![3; sizes.max_text];
-    assert!(generator.speak(&voice, &longest, &asked(5.0)).is_ok());
+    assert!(generator.speak(&voice, &longest, &greedy_options(5.0)).is_ok());
 }
 
 #[test]
-fn given_codes_have_the_states_they_were_said_with() {
+fn forced_codes_have_the_states_of_generation() {
     let decode = goldens::tensors("decode/decode.safetensors");
-    for device in devices("given_codes_have_the_states_they_were_said_with") {
+    for device in devices("forced_codes_have_the_states_of_generation") {
         let mut generator = golden(device);
         let voice = decode["cond_latents"].floats();
         for name in ["text0.ids", "text1.ids"] {
             let text = ids(&decode[name]);
             let (mut logits, sizes) = (Vec::new(), sizes());
             let said = generator
-                .speak_watched(voice, &text, &asked(5.0), &mut |step| {
+                .speak_with_observer(voice, &text, &greedy_options(5.0), &mut |step| {
                     logits.push(step.logits.to_vec());
                     true
                 })
                 .unwrap();
             let given = generator.forced(voice, &text, &said.codes).unwrap();
             assert_eq!(given.latents.len(), (said.codes.len() + 1) * sizes.width);
-            // Where it was stopped, nothing says what it would have predicted next.
+            // The state after the last code is not known if generation was stopped.
             let known = said.latents.len();
             assert_near(&format!("{device} {name}"), &given.latents[..known], &said.latents, LOGITS);
-            let ended = said.ended == Ended::Stop;
+            let ended = said.ended == StopReason::Stop;
             let targets: Vec<i32> =
                 said.codes.iter().copied().chain(ended.then_some(sizes.stop_audio)).collect();
             let cost = |(row, &code): (&Vec<f32>, &i32)| {

@@ -1,10 +1,10 @@
-//! Reads the files of the reference implementation. A file that is missing or not understood fails the test.
+//! Reads the files of the reference implementation. A missing or unreadable file fails the test.
 
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// An array as it was stored.
+/// A stored array.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     pub shape: Vec<usize>,
@@ -33,7 +33,7 @@ impl Tensor {
     }
 }
 
-/// Where the goldens are: `MYXTTS_GOLDENS`, or the smaller set of the repository.
+/// Folder of the goldens: `MYXTTS_GOLDENS`, or the smaller set in the repository.
 pub fn folder() -> PathBuf {
     match std::env::var_os("MYXTTS_GOLDENS") {
         Some(folder) => folder.into(),
@@ -62,12 +62,12 @@ pub fn tensors(path: &str) -> BTreeMap<String, Tensor> {
     file.tensors().into_iter().map(one).collect()
 }
 
-/// A JSON file.
+/// Reads a JSON file.
 pub fn json(path: &str) -> serde_json::Value {
     serde_json::from_slice(&bytes(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// A numpy file of f32 in C order, as numpy writes it.
+/// Reads a numpy file of f32 in C order.
 pub fn npy(path: &str) -> Tensor {
     let bytes = bytes(path);
     assert!(bytes.starts_with(b"\x93NUMPY\x01\x00"), "{path}: not a numpy file of version 1");

@@ -1,4 +1,4 @@
-//! The GPT beside the reference: everything it computes on the way, its losses, the gradient of every parameter.
+//! Tests the GPT against the reference: all intermediate results, its losses, and the gradient of every parameter.
 
 use crate::goldens::{self, Tensor};
 use crate::rig::{self, Rig, TRAINED, assert_near, assert_near_by_length, length, turned};
@@ -13,7 +13,7 @@ const LOGITS: f32 = 1e-4;
 const LOSSES: f64 = 1e-5;
 const GRADIENTS: f64 = 1e-4;
 
-/// The sizes of a golden GPT, all of them read.
+/// Sizes of the golden GPT, from its configuration.
 pub fn sizes() -> GptSizes {
     let config = goldens::json("gpt/config.json");
     let number = |path: &str| {
@@ -57,8 +57,8 @@ pub fn sizes() -> GptSizes {
     sizes
 }
 
-/// What the reference was given.
-pub struct Given {
+/// Inputs of the reference run.
+pub struct ReferenceInputs {
     pub batch: usize,
     pub frames: usize,
     /// `[batch, frames, mels]`.
@@ -69,12 +69,12 @@ pub struct Given {
     pub code_lengths: Vec<i32>,
 }
 
-pub fn given() -> Given {
+pub fn reference_inputs() -> ReferenceInputs {
     let inputs = goldens::tensors("gpt/inputs.safetensors");
     let &[batch, 1, mels, frames] = &inputs["cond_mels"].shape[..] else {
         panic!("cond_mels are {:?}", inputs["cond_mels"].shape)
     };
-    Given {
+    ReferenceInputs {
         batch,
         frames,
         mels: turned(inputs["cond_mels"].floats(), &[batch, mels, frames]),
@@ -85,7 +85,7 @@ pub fn given() -> Given {
     }
 }
 
-impl Given {
+impl ReferenceInputs {
     pub fn rows(&self) -> Rows<'_> {
         Rows {
             text: &self.text,
@@ -127,7 +127,7 @@ pub fn feed(
     mels: &[f32],
     sequences: &Sequences,
 ) {
-    let Condition::Mels { mels: input, lengths } = inputs.condition else { panic!("no mels are asked for") };
+    let Condition::Mels { mels: input, lengths } = inputs.condition else { panic!("the input is not mels") };
     rig.engine.write(program, input, mels).unwrap();
     if let Some(lengths) = lengths {
         let shape = program.tape().shape(input);
@@ -144,7 +144,7 @@ pub fn write_lengths(rig: &Rig, program: &Program, values: FrameLengths, gpt: &G
     rig.engine.write_i32(program, values.with_latents, &with_latents).unwrap();
 }
 
-pub fn hold(rig: &Rig, program: &Program, targets: &GptTargets, sequences: &Sequences) {
+pub fn write_targets(rig: &Rig, program: &Program, targets: &GptTargets, sequences: &Sequences) {
     rig.engine.write_i32(program, targets.text, &sequences.text_targets).unwrap();
     rig.engine.write_i32(program, targets.mel, &sequences.mel_targets).unwrap();
 }
@@ -155,11 +155,11 @@ fn relative(what: &str, found: f32, wanted: f64) {
     assert!(far <= LOSSES, "{what}: {found} where {wanted} is wanted");
 }
 
-/// Forward and backward on one device, with some blocks computed again.
+/// Compares forward and backward passes on one device, with some blocks recomputed.
 fn agrees(device: Device, recomputed_blocks: usize, recompute: Recompute) {
     println!("{device}, {recomputed_blocks} blocks computed again, {recompute:?}");
     let (mut rig, gpt) = golden(device);
-    let given = given();
+    let given = reference_inputs();
     let sequences = Masks::Coqui.sequences(&gpt.sizes, &given.rows()).unwrap();
     let shape = given.shape(&sequences);
     let mut tape = rig.tape();
@@ -185,7 +185,7 @@ fn agrees(device: Device, recomputed_blocks: usize, recompute: Recompute) {
     tape.report_loss(losses.total);
     let mut program = rig.engine.load(tape).unwrap();
     feed(&gpt, &rig, &program, &inputs, &given.mels, &sequences);
-    hold(&rig, &program, &targets, &sequences);
+    write_targets(&rig, &program, &targets, &sequences);
     let report = rig.engine.run(&mut program, &Control::default()).unwrap();
 
     let wanted = goldens::tensors("gpt/outputs.safetensors");
@@ -216,7 +216,7 @@ fn agrees(device: Device, recomputed_blocks: usize, recompute: Recompute) {
     relative("grad_l2_norm", square.sqrt() as f32, scalar("grad_l2_norm"));
 }
 
-/// How many rows of logits have their largest at the target.
+/// Number of rows of logits whose maximum is at the target.
 fn correct(logits: &[f32], targets: &[i32]) -> f32 {
     let rows = logits.chunks_exact(logits.len() / targets.len()).zip(targets);
     let right = rows.filter(|(row, target)| {
@@ -227,33 +227,33 @@ fn correct(logits: &[f32], targets: &[i32]) -> f32 {
 }
 
 #[test]
-fn the_gpt_agrees_with_the_reference() {
-    for device in rig::devices("the_gpt_agrees_with_the_reference") {
+fn gpt_matches_the_reference() {
+    for device in rig::devices("gpt_matches_the_reference") {
         agrees(device, 0, Recompute::Marked);
     }
 }
 
 #[test]
-fn what_is_computed_again_agrees_too() {
-    for device in rig::devices("what_is_computed_again_agrees_too") {
+fn gpt_with_recomputation_matches_the_reference() {
+    for device in rig::devices("gpt_with_recomputation_matches_the_reference") {
         agrees(device, 1, Recompute::Norms);
     }
 }
 
-/// Teacher-forced, with the corrected masks, the states are those the reference had while it spoke.
+/// Teacher-forced with the corrected masks, the states equal those of the reference during generation.
 #[test]
-fn the_states_are_those_of_speaking() {
+fn forced_states_match_the_references_generation() {
     let decode = goldens::tensors("decode/decode.safetensors");
     let codes: Vec<&String> = decode.keys().filter(|name| name.ends_with(".codes")).collect();
     assert!(!codes.is_empty(), "nothing was decoded");
-    for device in rig::devices("the_states_are_those_of_speaking") {
+    for device in rig::devices("forced_states_match_the_references_generation") {
         let (mut rig, gpt) = golden(device);
-        let given = given();
+        let given = reference_inputs();
         let mels = &given.mels[..given.mels.len() / given.batch];
         for name in &codes {
             let (run, text) = (name.trim_end_matches(".codes"), name.split('.').next().unwrap());
             let (text, codes) = (ids(&decode[&format!("{text}.ids")]), ids(&decode[*name]));
-            // Row i predicted code i: the last code is predicted and not fed.
+            // Row i predicted code i: the last code is predicted but not fed.
             let fed = &codes[..codes.len() - 1];
             let rows = Rows {
                 text: &text,
@@ -267,7 +267,7 @@ fn the_states_are_those_of_speaking() {
             let mut tape = rig.tape();
             let inputs = GptInputs::new(&mut tape, &gpt.sizes, shape, Masks::Corrected);
             let outputs = gpt.forward(&mut tape, &inputs, &GptOptions::default());
-            // And again from the vectors of the voice alone.
+            // And again from the voice's conditioning vectors alone.
             let voice = tape.input([1, gpt.sizes.perceiver.latents, gpt.sizes.width], DType::F32);
             let latents =
                 gpt.latents(&mut tape, &GptInputs { condition: Condition::Latents(voice), ..inputs });
@@ -289,7 +289,7 @@ fn the_states_are_those_of_speaking() {
 }
 
 #[test]
-fn v2_is_the_release() {
+fn v2_matches_the_release() {
     let mut declare = Declare::new(0.01, TRAINED);
     let sizes = GptSizes::v2();
     Gpt::declare(&mut declare, sizes.clone());
@@ -317,7 +317,7 @@ fn v2_is_the_release() {
 }
 
 #[test]
-fn parameters_begin_as_the_originals_do() {
+fn initial_parameters_match_the_original() {
     let mut declare = Declare::new(0.01, TRAINED);
     Gpt::declare(&mut declare, GptSizes::v2());
     let (layout, _) = declare.finish();

@@ -1,6 +1,6 @@
-//! What the reference says nothing of: learning, dropout, adapters, short clips of conditioning, bf16.
+//! Tests what the reference does not cover: training, dropout, adapters, short conditioning clips, bf16.
 
-use crate::gpt::{feed, hold, write_lengths};
+use crate::gpt::{feed, write_lengths, write_targets};
 use crate::rig::{self, Rig, TRAINED, assert_near, length};
 use myxtts_model::lora::is_adapter;
 use myxtts_model::sequence::repeat_frames;
@@ -11,7 +11,7 @@ use myxtts_tensor::{Backward, Control, DType, Device, Layout, Precision, Recompu
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A small GPT of its own, fed at random.
+/// A small GPT with random inputs.
 struct Small {
     rig: Rig,
     gpt: Gpt,
@@ -46,7 +46,7 @@ fn small(device: Device, lora: Option<&LoraSizes>) -> Small {
 }
 
 impl Small {
-    /// Trains on one batch and returns the loss and the share of correct codes at the first and the last step.
+    /// Trains on one batch and returns the loss and the fraction of correct codes at the first and the last step.
     fn train(&mut self, steps: usize, options: GptOptions) -> [(f32, f32); 2] {
         let mut tape = self.rig.tape();
         let inputs = GptInputs::new(&mut tape, &self.gpt.sizes, self.shape, Masks::Corrected);
@@ -58,7 +58,7 @@ impl Small {
         tape.update(losses.total, AdamW::default());
         let mut program = self.rig.engine.load(tape).unwrap();
         feed(&self.gpt, &self.rig, &program, &inputs, &self.mels, &self.sequences);
-        hold(&self.rig, &program, &targets, &self.sequences);
+        write_targets(&self.rig, &program, &targets, &self.sequences);
         let mut seen = Vec::new();
         for step in 0..steps as u64 {
             let control = Control { rate: 3e-3, seed: step, ..Control::default() };
@@ -82,8 +82,8 @@ impl Small {
 }
 
 #[test]
-fn one_batch_is_learned_by_heart() {
-    for device in rig::devices("one_batch_is_learned_by_heart") {
+fn gpt_overfits_one_batch() {
+    for device in rig::devices("gpt_overfits_one_batch") {
         let options = GptOptions { dropout: 0.1, recomputed_blocks: 1 };
         let [first, last] = small(device, None).train(60, options);
         println!("{device}: {first:?} to {last:?}");
@@ -92,9 +92,9 @@ fn one_batch_is_learned_by_heart() {
     }
 }
 
-/// Computing a block again draws the same numbers as the first time.
+/// Recomputing a block samples the same dropout mask as the first time.
 #[test]
-fn dropout_is_the_same_when_blocks_are_computed_again() {
+fn recomputed_blocks_use_the_same_dropout() {
     let [kept, again] = [0, 2].map(|recomputed_blocks| {
         small(Device::Cpu, None).train(4, GptOptions { dropout: 0.1, recomputed_blocks })
     });
@@ -102,8 +102,8 @@ fn dropout_is_the_same_when_blocks_are_computed_again() {
 }
 
 #[test]
-fn adapters_begin_as_nothing_learn_alone_and_are_folded_in() {
-    for device in rig::devices("adapters_begin_as_nothing_learn_alone_and_are_folded_in") {
+fn adapters_start_as_identity_train_alone_and_fold() {
+    for device in rig::devices("adapters_start_as_identity_train_alone_and_fold") {
         let sizes = LoraSizes { rank: 4, alpha: 8.0, ..LoraSizes::default() };
         let plain = small(device, None).logits();
         let mut small = small(device, Some(&sizes));
@@ -120,8 +120,8 @@ fn adapters_begin_as_nothing_learn_alone_and_are_folded_in() {
         assert!(before[0] == after[0], "a weight that is not an adapter has moved");
         assert_eq!(after[1].len(), 2 * 4 * small.gpt.sizes.layers);
         assert!(after[1].iter().all(|(name, data)| *data != before[1][name]), "an adapter has not moved");
-        let beside = small.logits();
-        assert!(beside.iter().zip(&plain).any(|(a, b)| (a - b).abs() > 0.1), "adapters do nothing");
+        let adapted = small.logits();
+        assert!(adapted.iter().zip(&plain).any(|(a, b)| (a - b).abs() > 0.1), "adapters do nothing");
         for adapter in small.gpt.adapters().collect::<Vec<_>>() {
             let engine = &mut small.rig.engine;
             let [w, a, b] =
@@ -130,11 +130,11 @@ fn adapters_begin_as_nothing_learn_alone_and_are_folded_in() {
             engine.write_parameter(adapter.weight, &merged).unwrap();
             engine.write_parameter(adapter.b, &vec![0.0; b.len()]).unwrap();
         }
-        assert_near("folded in", &small.logits(), &beside, 1e-4);
+        assert_near("folded in", &small.logits(), &adapted, 1e-4);
     }
 }
 
-/// The conditioning vectors of windows of frames, with or without lengths.
+/// Conditioning vectors of windows of frames, with or without lengths.
 fn condition(small: &mut Small, mels: &[f32], frames: usize, lengths: Option<&[i32]>) -> Vec<f32> {
     let batch = mels.len() / 80 / frames;
     let mut tape = small.rig.tape();
@@ -154,17 +154,16 @@ fn condition(small: &mut Small, mels: &[f32], frames: usize, lengths: Option<&[i
     small.rig.engine.read(&program, vectors).unwrap()
 }
 
-fn apart(a: &[f32], b: &[f32]) -> f64 {
+fn distance(a: &[f32], b: &[f32]) -> f64 {
     let difference: Vec<f32> = a.iter().zip(b).map(|(a, b)| a - b).collect();
     length(&difference) / length(b)
 }
 
-/// What is said of short clips: filled with themselves and hidden behind their end they keep their voice, and no half
-/// of it suffices.
+/// Short clips: padded by repetition and masked after their end, they keep their voice; either measure alone is not enough.
 #[test]
-fn a_short_clip_in_a_long_window_is_the_same_voice() {
+fn short_clip_in_a_long_window_keeps_its_voice() {
     let mut small = small(Device::Cpu, None);
-    // Frames that all lie away from silence, as log-mels do.
+    // Frames that are all away from silence, like log-mels.
     let clip: Vec<f32> = Stream::new(8).normals(10 * 80).iter().map(|x| x + 2.0).collect();
     let alone = condition(&mut small, &clip, 10, None);
     for (frames, allowed) in [(20, 1e-5), (24, 0.05)] {
@@ -173,16 +172,16 @@ fn a_short_clip_in_a_long_window_is_the_same_voice() {
         let silent = [None, Some(&[10][..])].map(|l| condition(&mut small, &window, frames, l));
         repeat_frames(&mut window, 80, &[10]);
         let repeated = [None, Some(&[10][..])].map(|l| condition(&mut small, &window, frames, l));
-        let [silent, hidden] = silent.map(|x| apart(&x, &alone));
-        let [twice, ours] = repeated.map(|x| apart(&x, &alone));
+        let [silent, hidden] = silent.map(|x| distance(&x, &alone));
+        let [twice, ours] = repeated.map(|x| distance(&x, &alone));
         println!("{frames}: silence {silent:.4}, hidden {hidden:.4}; repeated {twice:.4}, hidden {ours:.1e}");
         assert!(ours < allowed && ours < 0.2 * silent.min(hidden).min(twice));
     }
 }
 
-/// A tape of bf16 can be built for every part, though only CUDA runs it.
+/// A bf16 tape can be built for every part, though only CUDA runs it.
 #[test]
-fn the_step_can_be_built_in_bf16() {
+fn step_can_be_built_in_bf16() {
     let mut declare = Declare::new(0.01, TRAINED);
     let mut gpt = Gpt::declare(&mut declare, GptSizes::of(2, 64, 2, 300, 30));
     gpt.add_lora(&mut declare, &LoraSizes { feed_forward: false, ..LoraSizes::default() });

@@ -1,11 +1,11 @@
-//! The networks from outside, beside what the reference implementation computed; and weight files, good and hostile.
+//! Tests the networks against the reference implementation, and weight files, valid and hostile.
 
-// Helpers of tests are tests too; clippy only exempts the functions marked so.
+// Clippy exempts only functions marked as tests from this lint; test helpers need it too.
 #![allow(clippy::unwrap_used)]
 
 mod goldens;
-mod made;
 mod rig;
+mod torch_builder;
 
 mod decoder;
 mod discriminator;

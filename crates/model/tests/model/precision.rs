@@ -1,5 +1,5 @@
-//! Every network at its released size in both precisions: that it can be trained, and what memory that takes, is known
-//! without a device.
+//! Tests every network at its released size in both precisions: whether a training step can be built and how much memory it
+//! needs, without a device.
 
 use crate::rig::TRAINED;
 use myxtts_model::declare::Declare;
@@ -13,7 +13,7 @@ use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{Backward, Precision, Tape, Value};
 
-/// Builds a step around a loss; scratch memory in both precisions.
+/// Builds a step around a loss; returns the scratch memory in both precisions.
 fn planned<N>(
     name: &str,
     network: impl Fn(&mut Declare) -> N,
@@ -34,7 +34,7 @@ fn planned<N>(
 }
 
 #[test]
-fn steps_of_released_sizes_can_be_made_in_both_precisions() {
+fn released_sizes_can_be_trained_in_both_precisions() {
     let dvae = planned(
         "dvae, 16 x 128 frames",
         |declare| Dvae::declare(declare, &DvaeSizes::v2(), "dvae."),

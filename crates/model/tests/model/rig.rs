@@ -1,4 +1,4 @@
-//! What the tests of networks share: devices, engines with weights, layouts, comparisons.
+//! Shared by the tests of networks: devices, engines with weights, layouts, comparisons.
 
 use myxtts_model::{Choice, Declare, Released};
 use myxtts_tensor::{Device, Engine, EngineOptions, Layout, Precision, Role, Tape, Training};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// All parameters are trained.
 pub const TRAINED: Choice<'static> = &|_| true;
 
-/// The devices a test runs on: the CPU, and a GPU if there is one.
+/// Devices a test runs on: the CPU, and a GPU if there is one.
 pub fn devices(test: &str) -> Vec<Device> {
     match myxtts_tensor::cuda::Cuda::open(0, &Default::default()) {
         Ok(_) => vec![Device::Cpu, Device::Cuda(0)],
@@ -27,7 +27,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Every parameter gets what `weights` has under its released name, which must have its released shape.
+    /// Every parameter gets the tensor of its release name from `weights`, which must have the release shape.
     pub fn new(
         device: Device,
         declare: Declare,
@@ -43,7 +43,7 @@ impl Rig {
         rig
     }
 
-    /// As the parameters begin.
+    /// Parameters with their initial values.
     pub fn fresh(device: Device, declare: Declare) -> Rig {
         let (layout, released) = declare.finish();
         let options = EngineOptions { training: Training::Adam, seed: 1, ..EngineOptions::default() };
@@ -59,13 +59,13 @@ impl Rig {
         self.released.iter().find(|r| r.name == name).unwrap_or_else(|| panic!("no parameter {name}"))
     }
 
-    /// A parameter as a release has it.
+    /// A parameter in its release layout.
     pub fn weight(&self, name: &str) -> Vec<f32> {
         let one = self.one(name);
         one.to_released(&self.engine.read_parameter(one.id).unwrap())
     }
 
-    /// A parameter's gradient as a release would have it.
+    /// A parameter's gradient in its release layout.
     pub fn gradient(&self, name: &str) -> Vec<f32> {
         let one = self.one(name);
         one.to_released(&self.engine.read_gradient(one.id).unwrap())
@@ -85,8 +85,8 @@ pub fn release(prefix: &str) -> BTreeMap<String, (Vec<usize>, bool)> {
     all
 }
 
-/// Asserts that what was declared is what a release has under `prefix`, but for the names that `absent` picks, and
-/// that the numbers in its weights are `count`.
+/// Asserts that the declared parameters are those of a release under `prefix`, except the names that `absent` selects, and
+/// that its weights have `count` elements.
 pub fn assert_released(declare: Declare, prefix: &str, absent: impl Fn(&str) -> bool, count: usize) {
     let (layout, released) = declare.finish();
     let state = |one: &Released| layout.get(one.id).role == Role::State;
@@ -99,7 +99,7 @@ pub fn assert_released(declare: Declare, prefix: &str, absent: impl Fn(&str) -> 
         .collect();
     let mut wanted = release(prefix);
     wanted.retain(|name, _| !absent(name));
-    assert!(!wanted.is_empty(), "the table has nothing under {prefix}");
+    assert!(!wanted.is_empty(), "the release has no tensors under {prefix}");
     for (name, one) in &wanted {
         assert_eq!(found.get(name), Some(one), "{prefix}{name}");
     }
@@ -109,9 +109,9 @@ pub fn assert_released(declare: Declare, prefix: &str, absent: impl Fn(&str) -> 
     assert_eq!(weights.map(|one| one.shape.iter().product::<usize>()).sum::<usize>(), count);
 }
 
-/// `[batch, channels, time]` as `[batch, time, channels]`, or the other way.
+/// Transposes `[batch, channels, time]` to `[batch, time, channels]`, or back.
 pub fn turned(data: &[f32], shape: &[usize]) -> Vec<f32> {
-    let &[batch, rows, columns] = shape else { panic!("{shape:?} has not three dimensions") };
+    let &[batch, rows, columns] = shape else { panic!("{shape:?} does not have three dimensions") };
     let mut out = Vec::with_capacity(data.len());
     for b in 0..batch {
         for c in 0..columns {
@@ -121,7 +121,7 @@ pub fn turned(data: &[f32], shape: &[usize]) -> Vec<f32> {
     out
 }
 
-/// Asserts that no number is further than `allowed` from the wanted one, and says how near they are.
+/// Asserts that no element is further than `allowed` from the expected one, and prints the maximum difference.
 pub fn assert_near(what: &str, found: &[f32], wanted: &[f32], allowed: f32) {
     assert_eq!(found.len(), wanted.len(), "{what}");
     let far = found.iter().zip(wanted).map(|(a, b)| (a - b).abs());
@@ -130,12 +130,12 @@ pub fn assert_near(what: &str, found: &[f32], wanted: &[f32], allowed: f32) {
     assert!(far <= allowed, "{what}: {far} away, {allowed} is allowed");
 }
 
-/// The Euclidean length.
+/// Euclidean norm.
 pub fn length(x: &[f32]) -> f64 {
     x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt()
 }
 
-/// Asserts that the distance is at most `allowed` of the wanted length.
+/// Asserts that the distance is at most `allowed` times the norm of the expected vector.
 pub fn assert_near_by_length(what: &str, found: &[f32], wanted: &[f32], allowed: f64) {
     assert_eq!(found.len(), wanted.len(), "{what}");
     let apart: Vec<f32> = found.iter().zip(wanted).map(|(a, b)| a - b).collect();

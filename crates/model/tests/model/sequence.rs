@@ -1,13 +1,13 @@
-//! What the GPT is fed and held to, beside the reference and by hand.
+//! Tests the GPT's inputs and targets against the reference and by hand.
 
 use crate::goldens;
-use crate::gpt::{given, ids, sizes};
+use crate::gpt::{ids, reference_inputs, sizes};
 use myxtts_model::sequence::{code_count, frame_lengths, repeat_frames};
 use myxtts_model::*;
 
 #[test]
-fn coquis_masks_are_the_references() {
-    let (sizes, given) = (sizes(), given());
+fn coqui_masks_match_the_reference() {
+    let (sizes, given) = (sizes(), reference_inputs());
     let wanted = goldens::tensors("gpt/derived.safetensors");
     let found = Masks::Coqui.sequences(&sizes, &given.rows()).unwrap();
     let text = [("text_in", &found.text_in), ("text_targets", &found.text_targets)];
@@ -24,7 +24,7 @@ fn coquis_masks_are_the_references() {
     assert_eq!(counts.collect::<Vec<_>>(), given.code_lengths);
 }
 
-/// Text of two and three tokens, codes of four and three; ids beyond a row's end are such that no table has.
+/// Text of two and three tokens, codes of four and three; ids after a row's end are outside every table.
 fn rows<'a>() -> Rows<'a> {
     Rows {
         text: &[7, 8, -9, 4, 5, 6],
@@ -54,13 +54,13 @@ fn corrected_masks_show_and_count_every_stop_once() {
 }
 
 #[test]
-fn codes_the_conditioning_was_cut_from_do_not_count() {
-    // A little of code 0, all of code 1, a little of code 2; and nothing of its own in the other row.
+fn codes_of_the_conditioning_segment_do_not_count() {
+    // Part of code 0, all of code 1, part of code 2; nothing in the other row.
     let prompts = [1000..2050, 0..0];
     let rows = Rows { prompts: &prompts, ..rows() };
     let corrected = Masks::Corrected.sequences(&tiny(), &rows).unwrap();
     assert_eq!(corrected.mel_targets, [-1, -1, -1, 13, 31, 20, 21, 22, 31, -1]);
-    // Coqui looks at the last row alone, and takes a code for 256 samples.
+    // Coqui considers only the last row, and takes a code for 256 samples.
     let plain = Masks::Coqui.sequences(&tiny(), &Rows { prompts: &[], ..rows }).unwrap();
     assert_eq!(Masks::Coqui.sequences(&tiny(), &rows).unwrap(), plain);
     let prompts = [0..0, 300..1500];
@@ -73,7 +73,7 @@ fn codes_the_conditioning_was_cut_from_do_not_count() {
 }
 
 #[test]
-fn a_row_without_codes_counts_nothing_and_sees_its_conditioning() {
+fn row_without_codes_counts_nothing_and_sees_its_conditioning() {
     for masks in [Masks::Corrected, Masks::Coqui] {
         let rows = Rows { text_lengths: &[2, 0], code_lengths: &[4, 0], ..rows() };
         let found = masks.sequences(&tiny(), &rows).unwrap();
@@ -85,7 +85,7 @@ fn a_row_without_codes_counts_nothing_and_sees_its_conditioning() {
 }
 
 #[test]
-fn what_is_no_sequence_is_named() {
+fn invalid_sequences_are_errors() {
     let sizes = tiny();
     let error = |rows: Rows<'_>| Masks::Corrected.sequences(&sizes, &rows).unwrap_err().to_string();
     let said = error(Rows { text: &[1, 2, 3], ..rows() });
@@ -108,8 +108,8 @@ fn what_is_no_sequence_is_named() {
 }
 
 #[test]
-fn short_windows_are_filled_by_what_they_hold() {
-    // Two channels, windows of five frames: two frames of sound, none, all.
+fn short_windows_are_padded_by_repetition() {
+    // Two channels, windows of five frames: two frames of audio, none, all.
     let mut mels: Vec<f32> = (0..30u8).map(f32::from).collect();
     repeat_frames(&mut mels, 2, &[2, 0, 5]);
     assert_eq!(mels[..10], [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0]);

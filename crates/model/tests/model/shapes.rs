@@ -1,4 +1,4 @@
-//! Sizes from the shapes of files: a release's, a small one's, a damaged one's.
+//! Tests sizes inferred from the shapes of files: a release's, a small one's, a damaged one's.
 
 use crate::goldens;
 use crate::rig::{TRAINED, release};
@@ -10,13 +10,13 @@ use myxtts_model::speaker::{PREFIX, SpeakerEncoder, SpeakerSizes};
 use std::collections::BTreeSet;
 
 #[test]
-fn sizes_are_read_from_the_shapes_of_a_release() {
+fn sizes_are_inferred_from_the_shapes_of_a_release() {
     let shapes = release("");
     let of = |name: &str| shapes.get(name).map(|(shape, _)| shape.clone());
     assert_eq!(SpeakerSizes::of_shapes(&of), Ok(SpeakerSizes::v2()));
     assert_eq!(DecoderSizes::of_shapes(&of), Ok(DecoderSizes::v2()));
     assert_eq!(DvaeSizes::of_shapes(&of, "dvae."), Ok(DvaeSizes::v2()));
-    // What a damaged or foreign file says is an error, never a panic.
+    // A damaged or foreign file is an error, never a panic.
     let missing = DvaeSizes::of_shapes(&of, "").unwrap_err();
     assert_eq!(missing, ShapeError::Missing { name: "encoder.0.0.weight".into() });
     for (name, shape) in [
@@ -32,9 +32,9 @@ fn sizes_are_read_from_the_shapes_of_a_release() {
     }
 }
 
-/// A whole checkpoint with sizes of its own: what is declared for it is what is in it.
+/// A whole checkpoint with its own sizes: the declared tensors are those it contains.
 #[test]
-fn a_checkpoint_of_other_sizes_fits_what_is_declared_for_it() {
+fn checkpoint_of_other_sizes_matches_its_declaration() {
     let tensors = goldens::tensors("checkpoint/expected.safetensors");
     let of = |name: &str| tensors.get(name).map(|tensor| tensor.shape.clone());
     let mut declare = Declare::new(0.0, TRAINED);

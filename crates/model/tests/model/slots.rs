@@ -1,5 +1,5 @@
-//! Slots: the same speech as alone, whoever else speaks; and on CUDA in bf16 the same as in f32, but for what rounding can
-//! decide.
+//! Tests slots: each generates the same speech as alone, independent of the others; on CUDA, bf16 gives the same as f32
+//! except where rounding decides.
 
 use crate::goldens;
 use crate::gpt::{ids, sizes};
@@ -7,7 +7,7 @@ use crate::rig::{assert_near, devices, length};
 use myxtts_model::generate::{Guided, SpeechRequest};
 use myxtts_model::sampling::{Guards, Sampler};
 use myxtts_model::{
-    Ended, GenerateError, Generator, GptSizes, Released, SamplingOptions, SlotOptions, Slots, Spoken,
+    GenerateError, Generator, GptSizes, Released, SamplingOptions, SlotOptions, Slots, Spoken, StopReason,
 };
 use myxtts_tensor::random::Stream;
 use myxtts_tensor::{Device, Error, Precision};
@@ -38,7 +38,7 @@ fn greedy(penalty: f32) -> SamplingOptions {
     SamplingOptions { greedy: true, repetition_penalty: penalty, guards, ..SamplingOptions::default() }
 }
 
-fn drawn(seed: u64) -> SamplingOptions {
+fn sampled(seed: u64) -> SamplingOptions {
     SamplingOptions { seed, guards: Guards::none(), ..SamplingOptions::default() }
 }
 
@@ -51,8 +51,8 @@ fn voice() -> Vec<f32> {
     goldens::tensors("decode/decode.safetensors")["cond_latents"].floats().to_vec()
 }
 
-/// A GPT that has learnt nothing, of a size whose products are cut between warps.
-fn made(layers: usize, width: usize, heads: usize) -> (GptSizes, Box<Weights>) {
+/// An untrained GPT of a size whose matrix products are split between warps.
+fn untrained(layers: usize, width: usize, heads: usize) -> (GptSizes, Box<Weights>) {
     let mut sizes = GptSizes::of(layers, width, heads, 50, 94);
     (sizes.start_text, sizes.max_text, sizes.max_audio) = (7, 150, 120);
     sizes.conditioning.blocks = 1;
@@ -69,33 +69,33 @@ fn made(layers: usize, width: usize, heads: usize) -> (GptSizes, Box<Weights>) {
     (sizes, Box::new(weights))
 }
 
-/// Networks for a device: one of XTTS-v2's width too where there is a GPU.
-fn made_for(device: Device) -> Vec<(GptSizes, Box<Weights>)> {
-    let mut all = vec![made(3, 256, 8)];
+/// Networks for a device: with a GPU, also one of XTTS-v2's width.
+fn untrained_for(device: Device) -> Vec<(GptSizes, Box<Weights>)> {
+    let mut all = vec![untrained(3, 256, 8)];
     if device != Device::Cpu {
-        all.push(made(2, 1024, 16));
+        all.push(untrained(2, 1024, 16));
     }
     all
 }
 
-fn made_voice(sizes: &GptSizes, seed: u64) -> Vec<f32> {
+fn random_voice(sizes: &GptSizes, seed: u64) -> Vec<f32> {
     Stream::new(seed).normals(sizes.perceiver.latents * sizes.width)
 }
 
-fn made_text(sizes: &GptSizes, count: usize, seed: u64) -> Vec<i32> {
+fn random_text(sizes: &GptSizes, count: usize, seed: u64) -> Vec<i32> {
     let mut stream = Stream::new(seed);
     (0..count).map(|_| stream.below(sizes.text_vocabulary) as i32).collect()
 }
 
-/// On the processor slots are the generator itself.
+/// On the CPU, slots are the generator itself.
 #[test]
-fn a_slot_says_what_a_generator_says() {
+fn slots_match_the_generator() {
     let weights = golden_weights();
     let mut generator = generator(Device::Cpu, &sizes(), false, &weights);
     let mut slots = slots(Device::Cpu, &sizes(), 2, false, &weights);
     assert!(!slots.advances_together());
     for text in &texts() {
-        for options in [greedy(5.0), drawn(1), drawn(2), SamplingOptions { max_codes: 3, ..drawn(1) }] {
+        for options in [greedy(5.0), sampled(1), sampled(2), SamplingOptions { max_codes: 3, ..sampled(1) }] {
             let alone = generator.speak(&voice(), text, &options).unwrap();
             assert_eq!(slots.speak(&voice(), text, &options).unwrap(), alone);
         }
@@ -111,23 +111,23 @@ fn a_slot_says_what_a_generator_says() {
 }
 
 #[test]
-fn slots_are_joined_and_left_at_any_moment() {
+fn slots_can_be_joined_and_released_at_any_time() {
     let weights = golden_weights();
     let (voice, texts) = (voice(), texts());
-    for device in devices("slots_are_joined_and_left_at_any_moment") {
+    for device in devices("slots_can_be_joined_and_released_at_any_time") {
         let mut slots = slots(device, &sizes(), 2, false, &weights);
-        let whole = slots.speak(&voice, &texts[0], &drawn(1)).unwrap();
-        let first = slots.join(&voice, &texts[1], &drawn(4)).unwrap();
+        let whole = slots.speak(&voice, &texts[0], &sampled(1)).unwrap();
+        let first = slots.join(&voice, &texts[1], &sampled(4)).unwrap();
         slots.advance(2).unwrap();
-        let second = slots.join(&voice, &texts[0], &drawn(1)).unwrap();
-        let refused = slots.join(&voice, &texts[0], &drawn(1));
+        let second = slots.join(&voice, &texts[0], &sampled(1)).unwrap();
+        let refused = slots.join(&voice, &texts[0], &sampled(1));
         assert!(matches!(refused, Err(GenerateError::NoFreeSlot { slots: 2 })), "{refused:?}");
         slots.advance(1).unwrap();
         slots.leave(first).unwrap();
-        assert!(matches!(slots.take(first), Err(GenerateError::LeftSlot)));
+        assert!(matches!(slots.take(first), Err(GenerateError::ReleasedSlot)));
         assert_eq!(slots.free(), 1);
-        let third = slots.join(&voice, &texts[1], &drawn(5)).unwrap();
-        assert!(matches!(slots.take(first), Err(GenerateError::LeftSlot)));
+        let third = slots.join(&voice, &texts[1], &sampled(5)).unwrap();
+        assert!(matches!(slots.take(first), Err(GenerateError::ReleasedSlot)));
         let (mut codes, mut latents, mut ended) = (Vec::new(), Vec::new(), None);
         while ended.is_none() {
             slots.advance(3).unwrap();
@@ -146,7 +146,7 @@ fn slots_are_joined_and_left_at_any_moment() {
 }
 
 #[test]
-fn ends_are_those_of_a_generator() {
+fn stop_reasons_match_the_generator() {
     let sizes = sizes();
     let stuck = |one: &Released| {
         let mut data = vec![0.0; one.shape.iter().product()];
@@ -156,18 +156,18 @@ fn ends_are_those_of_a_generator() {
         Ok::<_, Error>(data)
     };
     let (voice, text) = (voice(), texts()[0].clone());
-    for device in devices("ends_are_those_of_a_generator") {
+    for device in devices("stop_reasons_match_the_generator") {
         let mut slots = slots(device, &sizes, 1, false, &stuck);
         let guarded =
             SamplingOptions { guards: Guards { loop_codes: 9, codes_per_token: 0.0 }, ..greedy(1.0) };
         let spoken = slots.speak(&voice, &text, &guarded).unwrap();
         assert_eq!(
             (spoken.ended, &spoken.codes[..], spoken.latents.len()),
-            (Ended::Loop, &[5][..], sizes.width)
+            (StopReason::Loop, &[5][..], sizes.width)
         );
         let few = SamplingOptions { max_codes: 2, ..greedy(1.0) };
         let spoken = slots.speak(&voice, &text, &few).unwrap();
-        assert_eq!((spoken.ended, spoken.codes.len()), (Ended::Limit, 2));
+        assert_eq!((spoken.ended, spoken.codes.len()), (StopReason::Limit, 2));
         let none = SamplingOptions { max_codes: 0, ..greedy(1.0) };
         assert_eq!(slots.speak(&voice, &text, &none).unwrap().codes.len(), 0);
         slots.load(|one| Ok::<_, Error>(vec![f32::NAN; one.shape.iter().product()])).unwrap();
@@ -177,13 +177,13 @@ fn ends_are_those_of_a_generator() {
     }
 }
 
-/// bf16 against f32 on the reference's network: the same codes, the states near.
+/// bf16 against f32 on the reference's network: the same codes, nearly the same states.
 #[test]
-fn codes_of_bf16_are_the_reference_s() {
+fn bf16_codes_match_the_reference() {
     let decode = goldens::tensors("decode/decode.safetensors");
     let penalty = goldens::json("decode/summary.json")["repetition_penalty"].as_f64().unwrap() as f32;
     let weights = golden_weights();
-    for device in devices("codes_of_bf16_are_the_reference_s") {
+    for device in devices("bf16_codes_match_the_reference") {
         let mut slots = slots(device, &sizes(), 1, false, &weights);
         assert_eq!(slots.advances_together(), device != Device::Cpu);
         for run in decode.keys().filter_map(|name| name.strip_suffix(".codes")) {
@@ -204,11 +204,11 @@ fn codes_of_bf16_are_the_reference_s() {
     }
 }
 
-/// One seed each, in batches of 1, 8 and 64, joined first or late: the same bits.
+/// One seed each, in batches of 1, 8 and 64, joined first or late: bit-identical.
 #[test]
-fn what_is_said_does_not_depend_on_the_batch() {
-    for device in devices("what_is_said_does_not_depend_on_the_batch") {
-        for (sizes, weights) in made_for(device) {
+fn output_does_not_depend_on_the_batch() {
+    for device in devices("output_does_not_depend_on_the_batch") {
+        for (sizes, weights) in untrained_for(device) {
             assert_independent(device, &sizes, &*weights);
         }
     }
@@ -222,9 +222,9 @@ fn assert_independent(device: Device, sizes: &GptSizes, weights: &Weights) {
             max_codes: steps,
             top_k: [50, 0, 5][i as usize % 3],
             greedy: i % 7 == 6,
-            ..drawn(i)
+            ..sampled(i)
         };
-        (made_voice(sizes, i), made_text(sizes, 5 + 2 * i as usize, i), options)
+        (random_voice(sizes, i), random_text(sizes, 5 + 2 * i as usize, i), options)
     };
     let mut slots = slots(device, sizes, count, false, weights);
     let alone: Vec<Spoken> = (0..count as u64)
@@ -241,16 +241,16 @@ fn assert_independent(device: Device, sizes: &GptSizes, weights: &Weights) {
                 let (voice, text, options) = request(i);
                 let slot = slots.join(&voice, &text, &options).unwrap();
                 slots.advance(late).unwrap();
-                (slot, Spoken { codes: Vec::new(), latents: Vec::new(), ended: Ended::Watcher })
+                (slot, Spoken { codes: Vec::new(), latents: Vec::new(), ended: StopReason::Observer })
             })
             .collect();
-        while of.iter().any(|(_, spoken)| spoken.ended == Ended::Watcher) {
+        while of.iter().any(|(_, spoken)| spoken.ended == StopReason::Observer) {
             slots.advance(5).unwrap();
-            for (slot, spoken) in of.iter_mut().filter(|(_, spoken)| spoken.ended == Ended::Watcher) {
+            for (slot, spoken) in of.iter_mut().filter(|(_, spoken)| spoken.ended == StopReason::Observer) {
                 let taken = slots.take(*slot).unwrap();
                 spoken.codes.extend(taken.codes);
                 spoken.latents.extend(taken.latents);
-                spoken.ended = taken.ended.unwrap_or(Ended::Watcher);
+                spoken.ended = taken.ended.unwrap_or(StopReason::Observer);
             }
         }
         for (i, (slot, spoken)) in of.into_iter().enumerate() {
@@ -261,12 +261,12 @@ fn assert_independent(device: Device, sizes: &GptSizes, weights: &Weights) {
     }
 }
 
-/// States in bf16 beside f32 on a network of a usual shape, over given codes: greedy, so that both say the same as long as
-/// nothing is close.
+/// States in bf16 against f32 on a network of a usual shape, over given codes: greedy, so that both choose the same codes
+/// unless two are close.
 #[test]
-fn states_of_bf16_are_near_those_of_f32() {
-    for device in devices("states_of_bf16_are_near_those_of_f32") {
-        for (sizes, weights) in made_for(device) {
+fn bf16_states_are_close_to_f32() {
+    for device in devices("bf16_states_are_close_to_f32") {
+        for (sizes, weights) in untrained_for(device) {
             assert_rounded(device, &sizes, &*weights);
         }
     }
@@ -276,13 +276,13 @@ fn assert_rounded(device: Device, sizes: &GptSizes, weights: &Weights) {
     let mut slots = slots(device, sizes, 1, true, weights);
     let mut generator = generator(Device::Cpu, sizes, true, weights);
     for (i, guidance) in [(1, 0.0), (2, 0.0), (3, 1.5)] {
-        let (voice, text) = (made_voice(sizes, i), made_text(sizes, 40 * i as usize, i));
+        let (voice, text) = (random_voice(sizes, i), random_text(sizes, 40 * i as usize, i));
         let textless = [3, 4];
         let options = SamplingOptions { max_codes: 24, guidance, ..greedy(5.0) };
         let text = Guided { text: &text, textless: Some(&textless) };
         let mut margins = Vec::new();
         let wanted = generator
-            .speak_watched(&voice, text, &options, &mut |step| {
+            .speak_with_observer(&voice, text, &options, &mut |step| {
                 let mut logits = step.logits.to_vec();
                 logits.sort_by(|a, b| b.total_cmp(a));
                 margins.push(logits[0] - logits[1]);
@@ -309,28 +309,28 @@ fn assert_rounded(device: Device, sizes: &GptSizes, weights: &Weights) {
     }
 }
 
-/// Codes drawn from known logits: a network of zeros says what the bias of its head says, at every step.
+/// Codes sampled from known logits: a network of zeros outputs the bias of its head at every step.
 #[test]
-fn draws_are_those_of_the_sampler_and_have_its_shares() {
+fn device_samples_match_the_sampler_and_its_distribution() {
     let mut sizes = sizes();
     (sizes.max_audio, sizes.audio_vocabulary) = (605, 66);
     (sizes.start_audio, sizes.stop_audio) = (64, 65);
     let mut logits: Vec<f32> = Stream::new(5).normals(66).into_iter().map(|x| 1.5 * x).collect();
-    // Two that are as likely, and STOP never.
+    // Two equally likely codes, and never STOP.
     (logits[20], logits[65]) = (logits[10], -1e9);
     let bias = logits.clone();
     let weights = move |one: &Released| {
         let count = one.shape.iter().product();
         Ok(if one.name == "gpt.mel_head.bias" { bias.clone() } else { vec![0.0; count] })
     };
-    let all = SamplingOptions { repetition_penalty: 1.0, ..drawn(0) };
+    let all = SamplingOptions { repetition_penalty: 1.0, ..sampled(0) };
     let cases = [
         SamplingOptions { temperature: 1.0, top_k: 0, top_p: 1.0, ..all.clone() },
         SamplingOptions { temperature: 0.75, top_k: 10, top_p: 0.85, ..all.clone() },
         SamplingOptions { temperature: 1.3, top_k: 0, top_p: 0.6, ..all.clone() },
         SamplingOptions { repetition_penalty: 2.0, ..all },
     ];
-    for device in devices("draws_are_those_of_the_sampler_and_have_its_shares") {
+    for device in devices("device_samples_match_the_sampler_and_its_distribution") {
         let (count, rounds) = if device == Device::Cpu { (1, 1) } else { (64, 3) };
         let mut slots = slots(device, &sizes, count, false, &weights);
         let (voice, text) = (vec![0.0; sizes.perceiver.latents * sizes.width], vec![3, 4]);
@@ -347,7 +347,7 @@ fn draws_are_those_of_the_sampler_and_have_its_shares() {
                 slots.advance(602).unwrap();
                 for (i, slot) in joined.into_iter().enumerate() {
                     let taken = slots.take(slot).unwrap();
-                    assert_eq!((taken.codes.len(), taken.ended), (602, Some(Ended::Limit)));
+                    assert_eq!((taken.codes.len(), taken.ended), (602, Some(StopReason::Limit)));
                     let mut sampler =
                         Sampler::new(&SamplingOptions { seed: seed(i), ..options.clone() }, 66, 64);
                     for &code in &taken.codes {
@@ -359,7 +359,7 @@ fn draws_are_those_of_the_sampler_and_have_its_shares() {
                 }
             }
             println!("{device} {options:?}: {unlike} of {total} draws are not the sampler's");
-            // A draw at the very edge of two codes may round to either.
+            // A sample at the boundary of two codes may round to either.
             assert!(unlike * 20_000 <= total, "{device}: {unlike} of {total}");
             if options.repetition_penalty == 1.0 {
                 assert_shares(&counts, &shares(&logits, options), &format!("{device}"));
@@ -368,7 +368,7 @@ fn draws_are_those_of_the_sampler_and_have_its_shares() {
     }
 }
 
-/// The share of each code by the definition: softmax of what top-k and top-p leave.
+/// Probability of each code by definition: softmax after top-k and top-p.
 fn shares(logits: &[f32], options: &SamplingOptions) -> Vec<f64> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
@@ -380,7 +380,7 @@ fn shares(logits: &[f32], options: &SamplingOptions) -> Vec<f64> {
     let total: f64 = order.iter().map(|&i| weight(i)).sum();
     let (mut sum, mut left) = (0.0, Vec::new());
     for &i in &order {
-        // Kept as long as what comes before it has less than the share.
+        // Kept while the codes before it sum to less than top-p.
         if left.is_empty() || sum < f64::from(options.top_p) * total {
             left.push(i);
         }
@@ -392,12 +392,12 @@ fn shares(logits: &[f32], options: &SamplingOptions) -> Vec<f64> {
     shares
 }
 
-/// Pearson's chi-square: further than five deviations from its mean is no chance.
+/// Pearson's chi-square test: more than five standard deviations from its mean fails.
 fn assert_shares(counts: &[usize], shares: &[f64], what: &str) {
     let total = counts.iter().sum::<usize>() as f64;
     let (mut chi, mut cells, mut rest) = (0.0, 0.0, (0.0, 0.0));
     for (&count, &share) in counts.iter().zip(shares) {
-        assert!(share > 0.0 || count == 0, "{what}: a code was drawn that is none of the likely");
+        assert!(share > 0.0 || count == 0, "{what}: an impossible code was sampled");
         let (count, wanted) = (count as f64, share * total);
         if wanted >= 5.0 {
             chi += (count - wanted).powi(2) / wanted;
@@ -416,11 +416,11 @@ fn assert_shares(counts: &[usize], shares: &[f64], what: &str) {
 }
 
 #[test]
-fn a_hundred_thousand_draws_have_the_shares_of_the_definition() {
+fn a_hundred_thousand_samples_follow_the_distribution() {
     let logits: Vec<f32> = Stream::new(6).normals(200);
     for options in [
-        SamplingOptions { repetition_penalty: 1.0, ..drawn(1) },
-        SamplingOptions { repetition_penalty: 1.0, temperature: 1.0, top_k: 0, top_p: 1.0, ..drawn(2) },
+        SamplingOptions { repetition_penalty: 1.0, ..sampled(1) },
+        SamplingOptions { repetition_penalty: 1.0, temperature: 1.0, top_k: 0, top_p: 1.0, ..sampled(2) },
     ] {
         let mut sampler = Sampler::new(&options, 200, 198);
         let mut counts = vec![0; 200];
@@ -430,15 +430,16 @@ fn a_hundred_thousand_draws_have_the_shares_of_the_definition() {
 }
 
 #[test]
-fn more_texts_than_slots_are_each_said_as_alone() {
+fn more_texts_than_slots_give_the_same_as_alone() {
     for device in devices("more texts than slots") {
-        for (sizes, weights) in made_for(device) {
+        for (sizes, weights) in untrained_for(device) {
             let mut slots = slots(device, &sizes, 3, false, &*weights);
-            let voices: Vec<Vec<f32>> = (0..8).map(|seed| made_voice(&sizes, seed)).collect();
+            let voices: Vec<Vec<f32>> = (0..8).map(|seed| random_voice(&sizes, seed)).collect();
             let texts: Vec<Vec<i32>> =
-                (0..8).map(|seed| made_text(&sizes, 3 + seed as usize, seed)).collect();
-            // Of different lengths, so that some slots are free before others.
-            let options = |i: usize| SamplingOptions { max_codes: [5, 40, 17, 60][i % 4], ..drawn(i as u64) };
+                (0..8).map(|seed| random_text(&sizes, 3 + seed as usize, seed)).collect();
+            // Of different lengths, so that some slots become free before others.
+            let options =
+                |i: usize| SamplingOptions { max_codes: [5, 40, 17, 60][i % 4], ..sampled(i as u64) };
             let request = |i: usize| SpeechRequest {
                 voice: &voices[i],
                 text: Guided::from(&texts[i]),
@@ -451,7 +452,7 @@ fn more_texts_than_slots_are_each_said_as_alone() {
                 assert_eq!(*said, alone, "{device}, text {i}");
             }
             assert!(slots.speak_all(&[]).unwrap().is_empty());
-            // One that fails leaves no slot behind.
+            // A request that fails occupies no slot.
             let bad = SpeechRequest { text: Guided::from(&[][..]), ..request(0) };
             assert!(slots.speak_all(&[request(1), bad]).is_err());
             assert_eq!(slots.free(), 3);

@@ -1,4 +1,4 @@
-//! The speaker encoder beside the reference: every layer, and the vector.
+//! Tests the speaker encoder against the reference: every layer, and the vector.
 
 use crate::goldens::{self, Tensor};
 use crate::rig::{Rig, TRAINED, assert_near, assert_released, devices, turned};
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 type Shapes = BTreeMap<String, Vec<usize>>;
 
-/// What a release has beside weights: what the features are made with, and counts of batches.
-fn beside(name: &str) -> bool {
+/// Whether a release tensor is not a weight: constants of the features, and batch counts.
+fn is_not_a_weight(name: &str) -> bool {
     name.contains("torch_spec.") || name.ends_with("num_batches_tracked")
 }
 
@@ -25,7 +25,7 @@ fn clips() -> Vec<String> {
     goldens::json("mel/meta.json").as_object().unwrap().keys().cloned().collect()
 }
 
-/// The rule by which the goldens' weights are made: no file of 32 MB is needed.
+/// The rule that generates the goldens' weights, so that no file of 32 MB is needed.
 fn filled(name: &str, shape: &[usize], seed: u64) -> Vec<f32> {
     let hash = name
         .bytes()
@@ -57,7 +57,7 @@ fn seed() -> u64 {
 }
 
 #[test]
-fn the_goldens_weights_are_made_by_their_rule() {
+fn golden_weights_follow_their_rule() {
     let check = goldens::json("speaker/fill_check.json");
     let (seed, tensors) = (seed(), check["tensors"].as_object().unwrap());
     assert!(!tensors.is_empty());
@@ -71,7 +71,7 @@ fn the_goldens_weights_are_made_by_their_rule() {
     }
 }
 
-/// Ours `[time, mels, channels]` as the reference's `[channels, mels, time]`.
+/// Converts our `[time, mels, channels]` to the reference's `[channels, mels, time]`.
 fn as_theirs(data: &[f32], [time, mels, channels]: [usize; 3]) -> Vec<f32> {
     let at = |c: usize, m: usize, t: usize| data[(t * mels + m) * channels + c];
     let mut out = Vec::with_capacity(data.len());
@@ -83,7 +83,7 @@ fn as_theirs(data: &[f32], [time, mels, channels]: [usize; 3]) -> Vec<f32> {
     out
 }
 
-/// Compares with what the reference says of an activation.
+/// Compares with the reference's summary of an activation.
 fn assert_activation(what: &str, found: &[f32], wanted: &serde_json::Value) {
     let shape: Vec<usize> = serde_json::from_value(wanted["shape"].clone()).unwrap();
     assert_eq!(found.len(), shape.iter().product::<usize>(), "{what} is {shape:?}");
@@ -106,11 +106,11 @@ fn assert_activation(what: &str, found: &[f32], wanted: &serde_json::Value) {
 }
 
 #[test]
-fn vectors_and_all_before_them_are_the_reference_s() {
+fn vectors_and_intermediates_match_the_reference() {
     let shapes = shapes();
     let activations = goldens::json("speaker/activations.json");
     let seed = seed();
-    for device in devices("vectors_and_all_before_them_are_the_reference_s") {
+    for device in devices("vectors_and_intermediates_match_the_reference") {
         let mut heard_clips = 0;
         for clip in clips() {
             let features: Tensor = goldens::npy(&format!("mel/{clip}/speaker_features.npy"));
@@ -122,7 +122,7 @@ fn vectors_and_all_before_them_are_the_reference_s() {
             let mut rig = Rig::new(device, declare, |name| {
                 shapes.get(name).map(|shape| (shape.clone(), filled(name, shape, seed)))
             });
-            let ours = shapes.keys().filter(|name| !beside(name)).count();
+            let ours = shapes.keys().filter(|name| !is_not_a_weight(name)).count();
             assert_eq!(rig.released.len(), ours, "every tensor of the reference has a parameter");
             let mut tape = rig.tape();
             let input = tape.input([1, time, mels], DType::F32);
@@ -160,9 +160,9 @@ fn vectors_and_all_before_them_are_the_reference_s() {
     }
 }
 
-/// Steps that all see one batch bring the running statistics to that batch's: both ways then hear the same.
+/// Steps on a single repeated batch move the running statistics to that batch's: training and evaluation mode then agree.
 #[test]
-fn running_statistics_follow_those_of_batches() {
+fn running_statistics_follow_batch_statistics() {
     let layers = [(1, 8, 1), (2, 16, 2)];
     let sizes = SpeakerSizes {
         mels: 8,
@@ -174,7 +174,7 @@ fn running_statistics_follow_those_of_batches() {
     let mut declare = Declare::new(0.0, TRAINED);
     let encoder = SpeakerEncoder::declare(&mut declare, &sizes);
     let mut rig = Rig::fresh(Device::Cpu, declare);
-    // Items enough that the variance over n - 1, which is kept, is nearly that over n, which is used.
+    // Enough items that the variance over n - 1, which is stored, is close to that over n, which is used.
     let shape = [40, 24, sizes.mels];
     let mut tapes = [Statistics::Batch, Statistics::Running].map(|statistics| {
         let mut tape = rig.tape();
@@ -201,8 +201,8 @@ fn running_statistics_follow_those_of_batches() {
 }
 
 #[test]
-fn names_and_shapes_are_those_of_a_release() {
+fn names_and_shapes_match_a_release() {
     let mut declare = Declare::new(0.0, &|_| true);
     SpeakerEncoder::declare(&mut declare, &SpeakerSizes::v2());
-    assert_released(declare, PREFIX, beside, 8_028_492);
+    assert_released(declare, PREFIX, is_not_a_weight, 8_028_492);
 }

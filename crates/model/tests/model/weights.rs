@@ -1,4 +1,4 @@
-//! Weight files of Coqui's own code, imported, exported, grown and damaged.
+//! Tests weight files of Coqui's own code: imported, exported, grown and damaged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ use myxtts_model::{Declare, Gpt};
 use myxtts_run::durable::OsDisk;
 use myxtts_run::seed::Seed;
 
-use crate::made::{self, Made, Tensor, checkpoint};
+use crate::torch_builder::{self, Tensor, TorchBuilder, checkpoint};
 
-/// The folder of goldens: its absence is a failure, not a reason to pass.
+/// A file of the goldens: its absence is a failure, not a reason to pass.
 fn golden(file: &str) -> PathBuf {
     let folder = std::env::var_os("MYXTTS_GOLDENS").map(PathBuf::from);
     let folder =
@@ -54,7 +54,7 @@ fn imported(sources: &Sources, output: &Path) -> (ModelFolder, ImportReport) {
     (ModelFolder::open(output).unwrap_or_else(|error| panic!("{error}")), report)
 }
 
-/// All tensors of a folder, voices under `speakers.`.
+/// All tensors of a folder, voices with the prefix `speakers.`.
 fn all(folder: &ModelFolder) -> BTreeMap<String, (ElementType, Vec<usize>, Vec<u8>)> {
     let mut tensors = BTreeMap::new();
     for part in Part::ALL {
@@ -69,8 +69,8 @@ fn all(folder: &ModelFolder) -> BTreeMap<String, (ElementType, Vec<usize>, Vec<u
     tensors
 }
 
-/// Is the folder, bit for bit, what the goldens expect of the names that `wanted` allows?
-fn assert_as_expected(folder: &ModelFolder, wanted: impl Fn(&str) -> bool) -> usize {
+/// Asserts that the folder is bit-identical to the goldens for the names that `wanted` selects.
+fn assert_matches_goldens(folder: &ModelFolder, wanted: impl Fn(&str) -> bool) -> usize {
     let expected = TensorFile::open(&golden("expected.safetensors")).unwrap();
     let found = all(folder);
     let wanted: BTreeSet<&str> = expected.names().filter(|name| wanted(name)).collect();
@@ -85,32 +85,32 @@ fn assert_as_expected(folder: &ModelFolder, wanted: impl Fn(&str) -> bool) -> us
 }
 
 #[test]
-fn a_release_is_imported_bit_for_bit() {
+fn release_is_imported_bit_for_bit() {
     let out = tempfile::tempdir().unwrap();
     let (folder, report) = imported(&release(), out.path());
-    let count = assert_as_expected(&folder, |name| !name.starts_with("dvae."));
+    let count = assert_matches_goldens(&folder, |name| !name.starts_with("dvae."));
     assert_eq!(count, report.tensors + 2 * report.voices.len());
     assert_eq!(report.tensors, names(&golden_json("keys.json")["release"]).len());
     assert!(report.dropped.is_empty() && report.notes.is_empty(), "{:?} {:?}", report.dropped, report.notes);
     let config = golden_json("config.json");
     assert_eq!(report.sizes.gpt.heads as u64, config["model_args"]["gpt_n_heads"].as_u64().unwrap());
-    // The configuration lies there as it came, though it is no JSON.
+    // The configuration is stored unchanged, though it is not valid JSON.
     assert_eq!(folder.text(CONFIG).unwrap().unwrap(), std::fs::read(golden("config.json")).unwrap());
 }
 
 #[test]
-fn a_checkpoint_of_the_trainer_is_imported_bit_for_bit() {
+fn trainer_checkpoint_is_imported_bit_for_bit() {
     let out = tempfile::tempdir().unwrap();
     let model = golden("trainer_checkpoint.pth");
     let (folder, report) = imported(&Sources { model, ..Sources::default() }, out.path());
-    assert_as_expected(&folder, |name| !name.starts_with("speakers."));
+    assert_matches_goldens(&folder, |name| !name.starts_with("speakers."));
     let keys = golden_json("keys.json");
     let sorted = |mut list: Vec<String>| {
         list.sort();
         list
     };
     assert_eq!(sorted(report.dropped), sorted(names(&keys["trainer_extra_to_drop"])));
-    // No config.json was given: the heads are those of the configuration that is pickled beside the weights.
+    // No config.json was given: the heads are those of the configuration pickled with the weights.
     let config = golden_json("config.json");
     assert_eq!(report.sizes.gpt.heads as u64, config["model_args"]["gpt_n_heads"].as_u64().unwrap());
     assert!(report.notes.is_empty(), "{:?}", report.notes);
@@ -118,7 +118,7 @@ fn a_checkpoint_of_the_trainer_is_imported_bit_for_bit() {
 }
 
 #[test]
-fn voices_have_their_names_and_numbers() {
+fn voices_keep_names_and_data() {
     let out = tempfile::tempdir().unwrap();
     let (folder, report) = imported(&release(), out.path());
     let expected = TensorFile::open(&golden("expected.safetensors")).unwrap();
@@ -134,7 +134,7 @@ fn voices_have_their_names_and_numbers() {
 }
 
 #[test]
-fn tensors_beside_a_pickled_configuration_are_read() {
+fn tensors_next_to_a_pickled_configuration_are_read() {
     let file = TorchFile::open(&golden("config_object.pth")).unwrap();
     let pickle = file.pickle().unwrap();
     let expected = TensorFile::open(&golden("expected.safetensors")).unwrap();
@@ -154,7 +154,7 @@ fn tensors_beside_a_pickled_configuration_are_read() {
 }
 
 #[test]
-fn the_list_of_names_is_the_released_one() {
+fn expected_names_match_the_release() {
     let table = include_str!("../../testdata/xtts_v2_tensors.tsv");
     let mut released = Shapes::new();
     for line in table.lines().filter(|line| !line.starts_with('#')) {
@@ -166,10 +166,10 @@ fn the_list_of_names_is_the_released_one() {
     assert_eq!(expected.len(), released.len());
     let mismatch = Mismatch::between(&released, &expected, &[]);
     assert!(mismatch.is_empty(), "{mismatch}");
-    // And the sizes are those that the shapes speak of.
+    // And the sizes inferred from the shapes are right.
     assert_eq!(Sizes::from_shapes(&released, Some(16)), Sizes::v2());
     assert_eq!(Sizes::from_shapes(&released, None), Sizes::v2());
-    // The fine-tuned part alone, as trainers log it.
+    // Only the fine-tuned part, as trainers log it.
     let buffer = ["running_mean", "running_var", "num_batches_tracked"];
     let gpt = expected.iter().filter(|(name, _)| name.starts_with("gpt."));
     assert!(gpt.clone().all(|(name, _)| !buffer.iter().any(|b| name.ends_with(b))));
@@ -177,7 +177,7 @@ fn the_list_of_names_is_the_released_one() {
 }
 
 #[test]
-fn the_list_of_names_is_that_of_other_sizes_too() {
+fn expected_names_match_other_sizes() {
     let expected = TensorFile::open(&golden("expected.safetensors")).unwrap();
     let shapes: Shapes = expected
         .names()
@@ -195,7 +195,7 @@ fn the_list_of_names_is_that_of_other_sizes_too() {
     assert_eq!(listed, release);
 }
 
-/// The tensors of the goldens' release, to be spoilt.
+/// Tensors of the goldens' release, to be corrupted.
 fn release_tensors() -> Vec<Tensor> {
     let expected = TensorFile::open(&golden("expected.safetensors")).unwrap();
     expected
@@ -210,7 +210,7 @@ fn release_tensors() -> Vec<Tensor> {
 }
 
 #[test]
-fn the_older_spelling_of_weight_norm_and_known_extras_are_accepted() {
+fn old_weight_norm_names_and_known_extras_are_accepted() {
     let out = tempfile::tempdir().unwrap();
     let mut tensors = release_tensors();
     let mut renamed = 0;
@@ -230,14 +230,14 @@ fn the_older_spelling_of_weight_norm_and_known_extras_are_accepted() {
     checkpoint(&tensors).write(&model);
     let sources = Sources { model, ..Sources::default() };
     let (folder, report) = imported(&sources, &out.path().join("model"));
-    assert_as_expected(&folder, |name| !name.starts_with("dvae.") && !name.starts_with("speakers."));
+    assert_matches_goldens(&folder, |name| !name.starts_with("dvae.") && !name.starts_with("speakers."));
     assert_eq!(report.dropped.len(), 3);
-    // The heads were guessed, and that is said.
+    // The heads were guessed, and a note reports it.
     assert!(report.notes.iter().any(|note| note.contains("heads")), "{:?}", report.notes);
 }
 
 #[test]
-fn everything_that_is_wrong_is_named_at_once() {
+fn all_mismatches_are_reported_at_once() {
     let out = tempfile::tempdir().unwrap();
     let mut tensors = release_tensors();
     let gone = ["gpt.final_norm.bias", "hifigan_decoder.speaker_encoder.bn1.weight", "mel_stats"];
@@ -264,7 +264,7 @@ fn everything_that_is_wrong_is_named_at_once() {
 }
 
 #[test]
-fn an_export_is_imported_as_the_same_model() {
+fn export_and_import_round_trip() {
     let out = tempfile::tempdir().unwrap();
     let (first, exported, second) = (out.path().join("1"), out.path().join("x"), out.path().join("2"));
     let sources = Sources {
@@ -295,35 +295,35 @@ fn an_export_is_imported_as_the_same_model() {
         unchecked: false,
     };
     let (folder, _) = imported(&again, &second);
-    assert_as_expected(&folder, |_| true);
+    assert_matches_goldens(&folder, |_| true);
     let first = ModelFolder::open(&first).unwrap();
     assert_eq!(folder.manifest().files, first.manifest().files);
     assert_eq!(folder.manifest().parts, first.manifest().parts);
-    // A second export would overwrite: only where that is asked for.
+    // A second export would overwrite: only allowed on request.
     assert!(matches!(export(&folder, &OsDisk, &exported, false), Err(WeightsError::Occupied { .. })));
     export(&folder, &OsDisk, &exported, true).unwrap();
 }
 
 #[test]
-fn tensors_of_every_kind_stride_and_offset_are_read() {
+fn tensors_of_every_type_stride_and_offset_are_read() {
     let out = tempfile::tempdir().unwrap();
     let path = out.path().join("kinds.pth");
     let halves: Vec<u8> = [0x3c00u16, 0xc000, 0x7bff].iter().flat_map(|b| b.to_le_bytes()).collect();
     let brains: Vec<u8> = [0x3f80u16, 0xc000, 0x0000].iter().flat_map(|b| b.to_le_bytes()).collect();
     let doubles: Vec<u8> = [0.1f64, -2.0].iter().flat_map(|b| b.to_le_bytes()).collect();
     let floats: Vec<u8> = (0..7u8).flat_map(|i| f32::from(i).to_le_bytes()).collect();
-    let of = |class: &str, key: &str, count| made::storage(&format!("torch\n{class}"), key, count);
+    let of = |class: &str, key: &str, count| torch_builder::storage(&format!("torch\n{class}"), key, count);
     let pairs = [
-        ("half", made::tensor(&of("HalfStorage", "0", 3), 0, &[3], &[1])),
-        ("brain", made::tensor(&of("BFloat16Storage", "1", 3), 1, &[2], &[1])),
-        ("double", made::tensor(&of("DoubleStorage", "2", 2), 0, &[2, 1], &[1, 7])),
-        ("transposed", made::tensor(&of("FloatStorage", "3", 7), 1, &[2, 3], &[1, 2])),
-        ("scalar", made::tensor(&of("LongStorage", "4", 1), 0, &[], &[])),
-        ("empty", made::tensor(&of("FloatStorage", "3", 7), 0, &[0, 4], &[4, 1])),
-        ("bools", made::tensor(&of("BoolStorage", "5", 2), 0, &[2], &[1])),
+        ("half", torch_builder::tensor(&of("HalfStorage", "0", 3), 0, &[3], &[1])),
+        ("brain", torch_builder::tensor(&of("BFloat16Storage", "1", 3), 1, &[2], &[1])),
+        ("double", torch_builder::tensor(&of("DoubleStorage", "2", 2), 0, &[2, 1], &[1, 7])),
+        ("transposed", torch_builder::tensor(&of("FloatStorage", "3", 7), 1, &[2, 3], &[1, 2])),
+        ("scalar", torch_builder::tensor(&of("LongStorage", "4", 1), 0, &[], &[])),
+        ("empty", torch_builder::tensor(&of("FloatStorage", "3", 7), 0, &[0, 4], &[4, 1])),
+        ("bools", torch_builder::tensor(&of("BoolStorage", "5", 2), 0, &[2], &[1])),
     ];
     let pairs: Vec<(String, Vec<u8>)> = pairs.map(|(name, value)| (name.to_owned(), value)).into();
-    Made::of(made::pickle(&made::dict(&pairs)))
+    TorchBuilder::of(torch_builder::pickle(&torch_builder::dict(&pairs)))
         .with("data/0", halves)
         .with("data/1", brains)
         .with("data/2", doubles)
@@ -333,25 +333,30 @@ fn tensors_of_every_kind_stride_and_offset_are_read() {
         .write(&path);
     let file = TorchFile::open(&path).unwrap();
     let pickle = file.pickle().unwrap();
-    let read = |name: &str| file.read_converted(pickle.root().get(name).unwrap().as_tensor().unwrap()).unwrap();
+    let read =
+        |name: &str| file.read_converted(pickle.root().get(name).unwrap().as_tensor().unwrap()).unwrap();
     let numbers = |name: &str| ElementType::F32.to_f32(&read(name).1).unwrap();
     assert_eq!(numbers("half"), [1.0, -2.0, 65504.0]);
     assert_eq!(numbers("brain"), [-2.0, 0.0]);
     assert_eq!(numbers("double"), [0.1f32, -2.0]);
     assert_eq!(numbers("transposed"), [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]);
-    assert_eq!((read("scalar").0, read("scalar").1.to_vec()), (ElementType::I64, 42i64.to_le_bytes().to_vec()));
+    assert_eq!(
+        (read("scalar").0, read("scalar").1.to_vec()),
+        (ElementType::I64, 42i64.to_le_bytes().to_vec())
+    );
     assert!(read("empty").1.is_empty());
     assert_eq!((read("bools").0, read("bools").1.to_vec()), (ElementType::Bool, vec![1, 0]));
 }
 
 #[test]
 fn archives_past_four_gigabytes_are_written_and_read() {
-    // The 64-bit fields are used from 100 bytes on, as if that were the end of 32 bits.
+    // 64-bit fields are used from 100 bytes on, as if that were the 32-bit limit.
     let out = tempfile::tempdir().unwrap();
     let path = out.path().join("wide.pth");
     let floats: Vec<u8> = (0..100u8).flat_map(|i| f32::from(i).to_le_bytes()).collect();
-    let value = made::tensor(&made::storage("torch\nFloatStorage", "0", 100), 0, &[100], &[1]);
-    Made::of(made::pickle(&value)).with("data/0", floats.clone()).write_wide(&path, 100);
+    let value =
+        torch_builder::tensor(&torch_builder::storage("torch\nFloatStorage", "0", 100), 0, &[100], &[1]);
+    TorchBuilder::of(torch_builder::pickle(&value)).with("data/0", floats.clone()).write_wide(&path, 100);
     let bytes = std::fs::read(&path).unwrap();
     assert!(bytes.windows(4).any(|w| w == b"PK\x06\x06"), "no 64-bit directory was written");
     let file = TorchFile::open(&path).unwrap();
@@ -361,7 +366,7 @@ fn archives_past_four_gigabytes_are_written_and_read() {
 }
 
 #[test]
-fn damage_to_a_folder_is_named() {
+fn damage_to_a_folder_is_reported() {
     let out = tempfile::tempdir().unwrap();
     imported(&release(), out.path());
     let files = ["gpt.safetensors", "speakers.safetensors", "config.json"];
@@ -389,21 +394,23 @@ fn damage_to_a_folder_is_named() {
         });
         assert!(short.contains(file) && short.contains("bytes instead of"), "{short}");
     }
-    // All of it at once.
+    // All of them at once.
     let several = broken(&|copy| files.iter().for_each(|file| flip(&copy.join(file))));
     assert!(files.iter().all(|file| several.contains(file)), "{several}");
     assert!(broken(&|copy| flip(&copy.join(MANIFEST))).contains(MANIFEST));
     assert!(
         broken(&|copy| std::fs::remove_file(copy.join("decoder.safetensors")).unwrap()).contains("decoder")
     );
-    assert!(broken(&|copy| std::fs::remove_file(copy.join(MANIFEST)).unwrap()).contains("not a model folder"));
+    assert!(
+        broken(&|copy| std::fs::remove_file(copy.join(MANIFEST)).unwrap()).contains("not a model folder")
+    );
 }
 
 #[test]
-fn a_damaged_download_is_named() {
+fn damaged_download_is_reported() {
     let out = tempfile::tempdir().unwrap();
     let mut bytes = std::fs::read(golden("model.pth")).unwrap();
-    // Into the numbers of a storage, behind its header, its name and what aligns it: elsewhere lies no data.
+    // Corrupts the data of a storage, after its header, its name and the padding: no other bytes hold data.
     let name = b"/data/0";
     let named = bytes.windows(name.len()).position(|window| window == name).unwrap();
     let header = bytes[..named].windows(4).rposition(|window| window == b"PK\x03\x04").unwrap();
@@ -421,7 +428,7 @@ fn a_damaged_download_is_named() {
 }
 
 #[test]
-fn a_folder_that_holds_something_is_only_replaced_when_asked() {
+fn non_empty_folder_is_replaced_only_on_request() {
     let out = tempfile::tempdir().unwrap();
     imported(&release(), out.path());
     assert!(matches!(import(&release(), &OsDisk, out.path(), false), Err(WeightsError::Occupied { .. })));
@@ -430,19 +437,19 @@ fn a_folder_that_holds_something_is_only_replaced_when_asked() {
     let plain = Sources { model: golden("trainer_checkpoint.pth"), ..Sources::default() };
     import(&plain, &OsDisk, out.path(), true).unwrap();
     assert!(!out.path().join(CONFIG).exists() && !out.path().join(Part::Voices.file()).exists());
-    // A folder of somebody's own files is not a place for a model, and they survive a `--force`.
+    // A folder with the user's own files is not overwritten, and they survive `--force`.
     let other = tempfile::tempdir().unwrap();
     std::fs::write(other.path().join(CONFIG), "mine").unwrap();
     assert!(matches!(import(&plain, &OsDisk, other.path(), false), Err(WeightsError::Occupied { .. })));
     import(&plain, &OsDisk, other.path(), true).unwrap();
     assert_eq!(std::fs::read(other.path().join(CONFIG)).unwrap(), b"mine");
-    // One that was begun and never finished is.
+    // A started and never finished model is overwritten.
     std::fs::remove_file(out.path().join(MANIFEST)).unwrap();
     import(&plain, &OsDisk, out.path(), false).unwrap();
 }
 
 #[test]
-fn the_manifest_is_the_last_thing_written() {
+fn manifest_is_written_last() {
     let out = tempfile::tempdir().unwrap();
     let mut writer = FolderWriter::create(&OsDisk, out.path(), false).unwrap();
     writer.text(CONFIG, b"{}").unwrap();
@@ -475,12 +482,12 @@ fn text_tables_grow_and_keep_every_old_row() {
                 (mean, variance.sqrt())
             };
             let ((mean, deviation), (new_mean, new_deviation)) = (of(&old), of(&table[old.len()..]));
-            // Of 700 draws: the mean is off by 0.04 deviations and the deviation by 3 %, give or take five times that.
+            // With 700 samples the mean is off by 0.04 standard deviations and the deviation by 3 %; the bounds are five times that.
             assert!((new_mean - mean).abs() < 0.2 * deviation, "{name} {channel}: {mean} {new_mean}");
             assert!((new_deviation / deviation - 1.0).abs() < 0.15, "{name} {channel}");
         }
     }
-    // Once by 700 or twice by less is the same where nothing new has been learnt between.
+    // Shrinking is an error; new rows of a constant table equal the old ones.
     let error = grow_text(&folder, rows - 1, 7).unwrap_err().to_string();
     assert!(error.contains(&rows.to_string()), "{error}");
     let same = grow(&[1.0, 2.0, 1.0, 2.0], 2, 4, Seed::new(1));
@@ -488,7 +495,7 @@ fn text_tables_grow_and_keep_every_old_row() {
 }
 
 #[test]
-fn a_configuration_that_lags_behind_the_tensors_is_put_right_on_export() {
+fn export_updates_an_outdated_configuration() {
     let out = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(golden("config.json")).unwrap();
     let rows = golden_json("config.json")["model_args"]["gpt_number_text_tokens"].as_u64().unwrap();
@@ -511,7 +518,7 @@ fn a_configuration_that_lags_behind_the_tensors_is_put_right_on_export() {
 /// Rows of the text table of the golden checkpoints.
 const TEXT_TOKENS: usize = 48;
 
-/// A vocabulary of so many tokens.
+/// Writes a vocabulary with `tokens` tokens.
 fn vocabulary(folder: &Path, tokens: usize) -> PathBuf {
     let path = folder.join(format!("vocab-{tokens}.json"));
     let pieces: BTreeMap<String, usize> = (0..tokens - 1).map(|id| (format!("p{id}"), id)).collect();
@@ -522,7 +529,7 @@ fn vocabulary(folder: &Path, tokens: usize) -> PathBuf {
 }
 
 #[test]
-fn a_vocabulary_of_another_size_was_imported() {
+fn vocabulary_of_another_size_is_rejected() {
     let out = tempfile::tempdir().unwrap();
     for tokens in [TEXT_TOKENS - 1, TEXT_TOKENS + 1, 2] {
         let sources = Sources {
@@ -537,9 +544,9 @@ fn a_vocabulary_of_another_size_was_imported() {
     }
 }
 
-/// What training keeps, and what an export adds to it, is what a release of that size has: for every preset.
+/// For every preset: the tensors training stores plus those an export adds are those of a release of that size.
 #[test]
-fn exports_of_models_trained_here_lacked_tensors() {
+fn exports_of_trained_models_have_all_tensors() {
     for preset in [Preset::Tiny, Preset::Small, Preset::Normal, Preset::Big, Preset::V2] {
         let Networks { dvae, gpt, decoder, speaker, .. } = Networks::of(preset, TextIds::v2());
         let mut declare = Declare::new(0.0, &|_| false);
@@ -564,7 +571,7 @@ fn exports_of_models_trained_here_lacked_tensors() {
 }
 
 #[test]
-fn the_features_an_export_adds_are_those_of_the_release() {
+fn exported_feature_buffers_match_the_release() {
     let out = tempfile::tempdir().unwrap();
     let sources =
         Sources { model: golden("model.pth"), config: Some(golden("config.json")), ..Sources::default() };

@@ -8,7 +8,7 @@ use crate::voice::Voice;
 use crate::waveform::Waveform;
 use myxtts_data::tokenizer::Encoded;
 use myxtts_model::generate::{Guided, SpeechRequest};
-use myxtts_model::{Ended, SamplingOptions, Spoken};
+use myxtts_model::{StopReason, SamplingOptions, Spoken};
 
 /// A text of the batch.
 struct BatchText {
@@ -109,8 +109,8 @@ impl Synthesizer {
     ) -> Result<(usize, AttemptOutput), SpeakError> {
         let mut best: Option<(usize, Spoken)> = None;
         for (mut spoken, seed) in candidates {
-            if spoken.ended == Ended::Limit && spoken.codes.len() == text.max_codes {
-                spoken.ended = Ended::TooManyForText;
+            if spoken.ended == StopReason::Limit && spoken.codes.len() == text.max_codes {
+                spoken.ended = StopReason::TooManyForText;
             }
             let (ended, codes) = (spoken.ended, spoken.codes.len());
             let flaw = text.expected.find_flaw(ended, codes, CODES_PER_SECOND);

@@ -18,7 +18,7 @@ use crate::synthesizer::Synthesizer;
 use crate::voice::Voice;
 use myxtts_data::tokenizer::Encoded;
 use myxtts_model::generate::{Guided, SlotId};
-use myxtts_model::{Ended, GenerateError, SamplingOptions, Spoken};
+use myxtts_model::{StopReason, GenerateError, SamplingOptions, Spoken};
 use std::sync::Arc;
 
 /// A text that is spoken in a slot. Return it with [`Synthesizer::leave`].
@@ -54,7 +54,7 @@ struct CurrentAttempt {
     /// Whether samples were delivered: there is no further attempt then.
     delivered: bool,
     /// Why generation ended, and the number of latents to decode.
-    ended: Option<(Ended, usize)>,
+    ended: Option<(StopReason, usize)>,
 }
 
 impl Speech {
@@ -183,10 +183,10 @@ impl Synthesizer {
                 speech.slot = None;
             }
             codes.truncate(taken.total);
-            if end == Ended::Limit && taken.total == speech.max_codes {
-                end = Ended::TooManyForText;
+            if end == StopReason::Limit && taken.total == speech.max_codes {
+                end = StopReason::TooManyForText;
             }
-            *ended = Some((end, taken.total + usize::from(end == Ended::Stop)));
+            *ended = Some((end, taken.total + usize::from(end == StopReason::Stop)));
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl Synthesizer {
                 current.decoded += 1;
                 if current.silences.is_stuck() {
                     current.codes.truncate(current.decoded);
-                    current.ended = Some((Ended::Watcher, current.decoded));
+                    current.ended = Some((StopReason::Observer, current.decoded));
                     break;
                 }
             }
@@ -222,7 +222,7 @@ impl Synthesizer {
     }
 
     /// Ends an attempt: returns the rest of its samples, or starts the next attempt.
-    fn end(&mut self, speech: &mut Speech, ended: Ended, latents: usize) -> Result<Vec<f32>, SpeakError> {
+    fn end(&mut self, speech: &mut Speech, ended: StopReason, latents: usize) -> Result<Vec<f32>, SpeakError> {
         self.exit(speech)?;
         let Speech { current, voice, expected, .. } = speech;
         let codes = current.codes.len();

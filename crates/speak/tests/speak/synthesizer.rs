@@ -4,7 +4,7 @@ use myxtts_data::mel::MelInverter;
 use myxtts_demo as demo;
 use myxtts_model::weights::tensors::TensorSpec;
 use myxtts_model::weights::{FolderWriter, ElementType, ModelFolder, Part};
-use myxtts_model::{Ended, SamplingOptions};
+use myxtts_model::{StopReason, SamplingOptions};
 use myxtts_run::durable::OsDisk;
 use myxtts_speak::{Quality, SpeakError, Synthesizer};
 use myxtts_tensor::Device;
@@ -32,7 +32,7 @@ fn speaks(parts: &[Part], quality: Quality, samples: usize) {
     assert_eq!(reference.speaker.is_some(), quality == Quality::Decoded);
     let options = SamplingOptions { seed: 3, ..SamplingOptions::default() };
     let said = synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap();
-    assert_eq!((said.ended, said.codes, said.rate), (Ended::Limit, tiny::SAID, quality.rate()));
+    assert_eq!((said.ended, said.codes, said.rate), (StopReason::Limit, tiny::SAID, quality.rate()));
     assert_eq!((said.samples.len(), said.cleaned.as_str()), (samples, "hello, world!"));
     assert!(said.unknown.is_empty(), "{:?}", said.unknown);
     assert!(said.samples.iter().all(|sample| sample.is_finite()));

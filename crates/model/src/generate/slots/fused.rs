@@ -61,7 +61,7 @@ impl Fused {
         }
     }
 
-    pub fn record_again(&mut self) -> Result<(), Error> {
+    pub fn recapture(&mut self) -> Result<(), Error> {
         self.decoder.recapture()
     }
 
@@ -107,14 +107,14 @@ impl Fused {
         sizes: &GptSizes,
         steps: usize,
     ) -> Result<(), GenerateError> {
-        self.settle(speeches, sizes)?;
+        self.collect_pending(speeches, sizes)?;
         let mut left = steps;
         while left > 0 {
             let together = left.min(MAX_STEPS);
             let going: Vec<(usize, Rows)> = speeches
                 .iter()
                 .enumerate()
-                .filter(|(_, speech)| speech.as_ref().is_some_and(|(_, speech)| speech.goes_on()))
+                .filter(|(_, speech)| speech.as_ref().is_some_and(|(_, speech)| speech.is_running()))
                 .filter_map(|(i, _)| self.rows[i].map(|rows| (i, rows)))
                 .collect();
             let mut batch: Vec<Row> = Vec::new();
@@ -123,7 +123,7 @@ impl Fused {
                 let more = 1 + usize::from(rows.textless.is_some());
                 if batch.len() + more > MAX_ROWS {
                     self.send(&mut batch, &mut of, together)?;
-                    self.settle(speeches, sizes)?;
+                    self.collect_pending(speeches, sizes)?;
                 }
                 let mut own = rows.own;
                 if rows.textless.is_some() {
@@ -142,7 +142,7 @@ impl Fused {
             self.send(&mut batch, &mut of, together)?;
             left -= together;
             if left > 0 {
-                self.settle(speeches, sizes)?;
+                self.collect_pending(speeches, sizes)?;
             }
         }
         Ok(())
@@ -161,7 +161,7 @@ impl Fused {
     }
 
     /// Waits for the queued steps and distributes their codes to the slots.
-    pub fn settle(
+    pub fn collect_pending(
         &mut self,
         speeches: &mut [Option<(u64, Speech)>],
         sizes: &GptSizes,

@@ -1,6 +1,6 @@
 //! Slots that advance one after another on the engine, in f32, on any device.
 
-use super::super::{Line, guide};
+use super::super::{SequenceState, guide};
 use super::{GenerateError, GptSizes, Prompt, SlotOptions, Speech};
 use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A sequence with its own keys and values.
 struct Sequence {
     caches: Caches,
-    line: Option<Line>,
+    state: Option<SequenceState>,
     rows: usize,
 }
 
@@ -46,7 +46,7 @@ impl Declared {
         let gpt = Gpt::declare(&mut declare, sizes.clone());
         let mut sequence = |name: &str, i: usize| {
             let caches = gpt.declare_caches(&mut declare, &format!("{name}.{i}"));
-            Sequence { caches, line: None, rows: 0 }
+            Sequence { caches, state: None, rows: 0 }
         };
         let slots: Vec<Slot> = (0..options.slots)
             .map(|i| Slot {
@@ -115,7 +115,7 @@ impl Plain {
         for (slot, speech) in self.slots.iter_mut().zip(speeches) {
             let Some((_, speech)) = speech else { continue };
             for _ in 0..steps {
-                if !speech.goes_on() {
+                if !speech.is_running() {
                     break;
                 }
                 let (mut logits, latent) = slot.spoken.step(&mut self.engine, slot.before, slot.place)?;
@@ -144,11 +144,11 @@ impl Sequence {
         voice: &[f32],
         text: &[i32],
     ) -> Result<(), GenerateError> {
-        let line = match self.line.take() {
-            Some(line) => line,
-            None => Line::new(engine, gpt, self.caches.clone())?,
+        let state = match self.state.take() {
+            Some(state) => state,
+            None => SequenceState::new(engine, gpt, self.caches.clone())?,
         };
-        self.rows = self.line.insert(line).begin(engine, gpt, voice, text)?;
+        self.rows = self.state.insert(state).begin(engine, gpt, voice, text)?;
         Ok(())
     }
 
@@ -159,8 +159,8 @@ impl Sequence {
         before: i32,
         place: usize,
     ) -> Result<(Vec<f32>, Vec<f32>), GenerateError> {
-        let Some(line) = &mut self.line else { return Err(GenerateError::LeftSlot) };
-        let made = line.stepping.run(engine, before, place, self.rows)?;
+        let Some(state) = &mut self.state else { return Err(GenerateError::ReleasedSlot) };
+        let made = state.decode_step.run(engine, before, place, self.rows)?;
         self.rows += 1;
         Ok(made)
     }

@@ -2,17 +2,17 @@
 
 use super::super::{GenerateError, KEPT_FREE};
 use crate::gpt::GptSizes;
-use crate::sampling::{Ended, SamplingOptions};
+use crate::sampling::{SamplingOptions, StopReason};
 
 /// What a slot has generated since the last call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Taken {
+pub struct SlotOutput {
     /// The codes, without STOP.
     pub codes: Vec<i32>,
     /// The states `[rows, width]` that predicted them, and the one that predicted STOP if it came.
     pub latents: Vec<f32>,
     /// Why it ended; `None` while more codes may come.
-    pub ended: Option<Ended>,
+    pub ended: Option<StopReason>,
     /// Codes of the whole text. After a loop this may be less than was taken: the rest belongs to the loop.
     pub total: usize,
 }
@@ -21,7 +21,7 @@ pub(super) struct Speech {
     pub options: SamplingOptions,
     /// Maximum codes, and the reason when it is reached.
     pub limit: usize,
-    at_limit: Ended,
+    at_limit: StopReason,
     width: usize,
     stop: i32,
     codes: Vec<i32>,
@@ -29,7 +29,7 @@ pub(super) struct Speech {
     /// Only those not taken yet, to bound memory.
     latents: Vec<f32>,
     taken_latents: usize,
-    ended: Option<Ended>,
+    ended: Option<StopReason>,
     /// Number of codes after which the outputs were NaN or Inf.
     failed: Option<usize>,
 }
@@ -39,7 +39,7 @@ impl Speech {
         let room = sizes.max_audio.saturating_sub(KEPT_FREE).min(options.max_codes);
         let most = options.guards.most(tokens);
         let (limit, at_limit) =
-            if room <= most { (room, Ended::Limit) } else { (most, Ended::TooManyForText) };
+            if room <= most { (room, StopReason::Limit) } else { (most, StopReason::TooManyForText) };
         Speech {
             options: options.clone(),
             limit,
@@ -55,25 +55,25 @@ impl Speech {
         }
     }
 
-    pub fn goes_on(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.ended.is_none() && self.failed.is_none()
     }
 
     /// Adds a sampled code and the state that predicted it; ignored after the end.
     pub fn push(&mut self, code: i32, latent: &[f32]) {
-        if !self.goes_on() {
+        if !self.is_running() {
             return;
         }
         self.latents.extend_from_slice(latent);
         if code == self.stop {
-            self.ended = Some(Ended::Stop);
+            self.ended = Some(StopReason::Stop);
             return;
         }
         self.codes.push(code);
         if let Some(left) = self.options.guards.before_loop(&self.codes) {
             self.codes.truncate(left);
             self.latents.truncate((left * self.width).saturating_sub(self.taken_latents));
-            self.ended = Some(Ended::Loop);
+            self.ended = Some(StopReason::Loop);
         } else if self.codes.len() >= self.limit {
             self.ended = Some(self.at_limit);
         }
@@ -81,12 +81,12 @@ impl Speech {
 
     /// Marks that the outputs were NaN or Inf.
     pub fn fail(&mut self) {
-        if self.goes_on() {
+        if self.is_running() {
             self.failed = Some(self.codes.len());
         }
     }
 
-    pub fn take(&mut self) -> Result<Taken, GenerateError> {
+    pub fn take(&mut self) -> Result<SlotOutput, GenerateError> {
         if let Some(codes) = self.failed {
             return Err(GenerateError::NotNumbers { codes });
         }
@@ -95,6 +95,6 @@ impl Speech {
         let latents = std::mem::take(&mut self.latents);
         self.taken_codes = self.taken_codes.max(self.codes.len());
         self.taken_latents += latents.len();
-        Ok(Taken { codes, latents, ended: self.ended, total: self.codes.len() })
+        Ok(SlotOutput { codes, latents, ended: self.ended, total: self.codes.len() })
     }
 }

@@ -1,37 +1,38 @@
-//! Files of `torch.save` made by hand, sound or not.
+//! Builds `torch.save` files by hand, valid or not.
 
 use std::path::Path;
 
 use myxtts_model::weights::archive::ArchiveWriter;
 use myxtts_run::durable::{OsDisk, Writer};
 
-/// A file of `torch.save`.
+/// A `torch.save` file.
 #[derive(Default)]
-pub struct Made {
+pub struct TorchBuilder {
     pub pickle: Vec<u8>,
     pub entries: Vec<(String, Vec<u8>)>,
 }
 
-impl Made {
-    /// One with this pickle and no tensors.
-    pub fn of(pickle: impl Into<Vec<u8>>) -> Made {
-        Made { pickle: pickle.into(), entries: Vec::new() }
+impl TorchBuilder {
+    /// Creates a file with this pickle and no tensors.
+    pub fn of(pickle: impl Into<Vec<u8>>) -> TorchBuilder {
+        TorchBuilder { pickle: pickle.into(), entries: Vec::new() }
     }
 
     /// Adds an entry.
-    pub fn with(mut self, name: &str, content: impl Into<Vec<u8>>) -> Made {
+    pub fn with(mut self, name: &str, content: impl Into<Vec<u8>>) -> TorchBuilder {
         self.entries.push((name.to_owned(), content.into()));
         self
     }
 
-    /// Writes it.
+    /// Writes the file.
     pub fn write(&self, path: &Path) {
         self.write_wide(path, u64::from(u32::MAX));
     }
 
-    /// Writes it with 64-bit numbers from `wide` on.
+    /// Writes the file with 64-bit fields from `wide` on.
     pub fn write_wide(&self, path: &Path, wide: u64) {
-        let mut archive = ArchiveWriter::with_zip64_threshold(Writer::create(&OsDisk, path).unwrap(), "made", wide);
+        let mut archive =
+            ArchiveWriter::with_zip64_threshold(Writer::create(&OsDisk, path).unwrap(), "made", wide);
         archive.add("data.pkl", &self.pickle).unwrap();
         for (name, content) in &self.entries {
             archive.add(name, content).unwrap();
@@ -39,7 +40,7 @@ impl Made {
         archive.finish().unwrap().finish().unwrap().publish_durably(path).unwrap();
     }
 
-    /// Its bytes.
+    /// Bytes of the file.
     pub fn bytes(&self) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("made.pth");
@@ -82,13 +83,13 @@ pub fn tensor(storage: &[u8], offset: i64, shape: &[i64], strides: &[i64]) -> Ve
     .concat()
 }
 
-/// A dict of values that are pickled already.
+/// A dict of values that are already pickled.
 pub fn dict(pairs: &[(String, Vec<u8>)]) -> Vec<u8> {
     let pairs: Vec<u8> = pairs.iter().flat_map(|(key, value)| [text(key), value.clone()].concat()).collect();
     [b"}(", &pairs[..], b"u"].concat()
 }
 
-/// The whole pickle of a value.
+/// The complete pickle of a value.
 pub fn pickle(value: &[u8]) -> Vec<u8> {
     [b"\x80\x02", value, b"."].concat()
 }
@@ -103,8 +104,8 @@ pub struct Tensor {
 }
 
 /// `{"model": {...}}` of contiguous tensors.
-pub fn checkpoint(tensors: &[Tensor]) -> Made {
-    let mut made = Made::default();
+pub fn checkpoint(tensors: &[Tensor]) -> TorchBuilder {
+    let mut made = TorchBuilder::default();
     let mut pairs = Vec::new();
     for (i, t) in tensors.iter().enumerate() {
         let shape: Vec<i64> = t.shape.iter().map(|&length| length as i64).collect();
