@@ -85,7 +85,7 @@ pub enum LockError {
         folder.display(),
         folder.join(OWNER_FILE).display()
     )]
-    OnReadFault {
+    Lost {
         /// The folder.
         folder: PathBuf,
     },
@@ -128,7 +128,7 @@ impl LockError {
         match self {
             LockError::Held { host: Some(_), .. } | LockError::Unresponsive { .. } => Exit::Retry,
             LockError::Held { host: None, .. } => refused,
-            LockError::OnReadFault { .. } | LockError::Io { .. } => Exit::Io,
+            LockError::Lost { .. } | LockError::Io { .. } => Exit::Io,
         }
     }
 
@@ -138,7 +138,7 @@ impl LockError {
             LockError::Held { holder, host, .. } | LockError::Unresponsive { holder, host, .. } => {
                 named(*holder, host.as_deref())
             }
-            LockError::OnReadFault { .. } | LockError::Io { .. } => named(None, None),
+            LockError::Lost { .. } | LockError::Io { .. } => named(None, None),
         }
     }
 }
@@ -241,7 +241,7 @@ impl FolderLock {
     /// Returns an error if this process has lost the lock; to be called before important writes.
     pub fn check(&self) -> Result<(), LockError> {
         match self.ownership.is_lost() {
-            true => Err(LockError::OnReadFault { folder: self.folder.clone() }),
+            true => Err(LockError::Lost { folder: self.folder.clone() }),
             false => Ok(()),
         }
     }
@@ -380,7 +380,7 @@ mod tests {
         lock.ownership.beat_now();
         let lost = lock.check().unwrap_err();
         assert!(
-            matches!(lost, LockError::OnReadFault { .. }) && lost.to_string().contains("write.owner"),
+            matches!(lost, LockError::Lost { .. }) && lost.to_string().contains("write.owner"),
             "{lost}"
         );
         drop(lock);
