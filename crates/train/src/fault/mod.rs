@@ -11,19 +11,20 @@
 //! Nothing is wrong until [`Fault::arm`] is told how long a healthy step takes: every amount is counted in those, so that
 //! a fault is as bad at 3 ms a step as at 300.
 
+mod decoding;
 mod hog;
 mod records;
 mod way;
 
 pub use hog::Hog;
-use myxtts_data::record::{RecordSource, note_computing};
+use myxtts_data::record::RecordSource;
 use myxtts_tensor::Engine;
 use records::Records;
 use serde::Serialize;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 pub(crate) use way::OnTheWay;
 
 /// What can be planted.
@@ -185,7 +186,7 @@ impl Fault {
 
     /// Records as this fault has them.
     pub fn source(&'static self, base: Arc<dyn RecordSource>) -> Arc<dyn RecordSource> {
-        Arc::new(Records { base, fault: self })
+        Arc::new(Records { base, fault: self, decoding: OnceLock::new() })
     }
 
     /// What this fault does on the way of a batch to a device.
@@ -200,23 +201,20 @@ impl Fault {
         let _ = self.over.1.wait_timeout_while(over, self.steps(5.0), |over| *over < count);
     }
 
-    /// What happens when one of the loader's threads has read an array.
-    fn reading(&self, worker: usize) {
+    /// How much later an array comes that one of the loader's threads has read.
+    fn delay(&self, worker: usize) -> Duration {
         let (rows, workers) = (self.rows.load(Relaxed) as f64, self.workers.load(Relaxed) as f64);
         let ahead = 2.0 * workers + self.slots.load(Relaxed) as f64;
         match self.plant {
-            FaultKind::SlowDisk => owe(self.steps(2.0 * workers / rows), false),
-            FaultKind::SlowDecode => owe(self.steps(2.0 * workers / rows), true),
-            // Longer than what lies ready lasts, or nobody would notice.
-            FaultKind::SlowWorker if worker == SLOW_THREAD => owe(self.steps(1.25 * ahead / rows), false),
+            FaultKind::SlowDisk | FaultKind::SlowDecode => self.steps(2.0 * workers / rows),
+            // Longer than the batches that are ready last, or it would not be noticed.
+            FaultKind::SlowWorker if worker == SLOW_THREAD => self.steps(1.25 * ahead / rows),
             FaultKind::TinyBuffer => {
-                // Longer than what lies ready lasts, and so rarely that half the time is enough on average.
+                // Longer than the batches that are ready last, and so rarely that half the time is enough on average.
                 let late = 1.5 * ahead + 2.0;
-                if self.draw() < 0.5 * workers / late / rows {
-                    owe(self.steps(late), false);
-                }
+                if self.draw() < 0.5 * workers / late / rows { self.steps(late) } else { Duration::ZERO }
             }
-            _ => {}
+            _ => Duration::ZERO,
         }
     }
 
@@ -243,22 +241,12 @@ thread_local! {
     static OWED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Sleeps or computes for what this thread owes, as soon as it is enough that this is about as long as it is asked to be.
-fn owe(time: Duration, computing: bool) {
+/// Adds to the delay of this thread. Returns all of it as soon as it is long enough to be met about exactly.
+fn owed(time: Duration) -> Option<Duration> {
     let owed = OWED.get() + time;
-    if owed < Duration::from_millis(1) {
-        return OWED.set(owed);
-    }
-    OWED.set(Duration::ZERO);
-    if !computing {
-        return std::thread::sleep(owed);
-    }
-    // Records that are computed as they are read say how long that was, as every source of such records does.
-    let began = Instant::now();
-    while began.elapsed() < owed {
-        std::hint::spin_loop();
-    }
-    note_computing(began.elapsed());
+    let is_due = owed >= Duration::from_millis(1);
+    OWED.set(if is_due { Duration::ZERO } else { owed });
+    is_due.then_some(owed)
 }
 
 #[cfg(test)]

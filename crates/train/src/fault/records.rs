@@ -1,13 +1,35 @@
 //! Records with a fault: each as it is, but later.
 
-use super::Fault;
+use super::decoding::Decoding;
+use super::{Fault, FaultKind, owed};
 use myxtts_data::record::{Column, Overlay, RecordError, RecordSource, TOKENS};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Records that are late.
 pub(super) struct Records {
     pub base: Arc<dyn RecordSource>,
     pub fault: &'static Fault,
+    /// What is decoded where that is the fault; an error that kept it from being written.
+    pub decoding: OnceLock<Result<Decoding, String>>,
+}
+
+impl Records {
+    /// Sleeps, or decodes where that is the fault.
+    fn delay(&self, record: usize, time: Duration) -> Result<(), RecordError> {
+        if self.fault.plant != FaultKind::SlowDecode {
+            std::thread::sleep(time);
+            return Ok(());
+        }
+        let decoding = self.decoding.get_or_init(|| Decoding::new().map_err(|error| error.to_string()));
+        match decoding {
+            Ok(decoding) => decoding.run_for(time),
+            Err(why) => {
+                let source = std::io::Error::other(format!("the fault cannot decode: {why}"));
+                Err(RecordError::Io { id: self.base.id(record), source })
+            }
+        }
+    }
 }
 
 impl Overlay for Records {
@@ -29,8 +51,9 @@ impl Overlay for Records {
         if self.fault.is_armed()
             && self.base.columns()[column] != TOKENS
             && let Some(worker) = loader_thread()
+            && let Some(time) = owed(self.fault.delay(worker))
         {
-            self.fault.reading(worker);
+            self.delay(record, time)?;
         }
         read
     }
