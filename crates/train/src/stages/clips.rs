@@ -9,7 +9,6 @@ use myxtts_data::batch::balance;
 use myxtts_data::record::RecordSource;
 use myxtts_run::seed::Seed;
 use std::collections::HashSet;
-use std::ops::Range;
 
 /// One clip to learn from.
 pub(super) struct Clip {
@@ -71,7 +70,7 @@ impl Clips {
         }
         let records: Vec<u32> = train.iter().map(|clip| clip.record).collect();
         let seed = Seed::new(settings.seed).derive("decoder");
-        let drawn_from = match balance::times(source, &records, settings.balance, seed) {
+        let drawn_from = match balance::repeats(source, &records, settings.balance, seed) {
             Some(times) => (0..train.len()).flat_map(|i| std::iter::repeat_n(i, times[i] as usize)).collect(),
             None => (0..train.len()).collect(),
         };
@@ -85,24 +84,36 @@ impl Clips {
         states.sum()
     }
 
-    /// Some rows of the batch of a step.
-    pub(super) fn drawn(&self, step: u64, rows: Range<usize>) -> Vec<Row<'_>> {
-        let DecoderSettings { window, decoder, seed, order, rows: all, .. } = &self.settings;
+    /// A row of the batch of a step. `attempt` is 0, or counts the rows before it whose clips could not be read: each gives
+    /// another row, and the same one whenever it is asked for.
+    pub(super) fn row(&self, step: u64, row: usize, attempt: u64) -> Row<'_> {
+        let DecoderSettings { window, decoder, order, rows: all, .. } = &self.settings;
         let count = self.drawn_from.len() as u64;
-        let heard = Seed::new(*seed).derive("heard").with(step);
-        let row = |row: usize| {
-            let seed = Seed::new(*seed).derive("decoder").with(step).with(row as u64);
-            let place = match order.shuffled {
-                true => seed.below(0, count),
-                false => (step % count * *all as u64 + row as u64) % count,
-            };
-            let clip = &self.train[self.drawn_from[place as usize]];
-            let room = clip.latents.len() / decoder.latent - window;
-            let start = seed.below(1, room as u64) as usize;
-            let others = &self.by_speaker[clip.speaker as usize];
-            let other = &self.train[others[seed.below(2, others.len() as u64) as usize]];
-            (clip, start, other, heard.at(row as u64))
+        let seed = self.seed(step, row, attempt);
+        let place = match order.shuffled || attempt > 0 {
+            true => seed.below(0, count),
+            false => (step % count * *all as u64 + row as u64) % count,
         };
-        rows.map(row).collect()
+        let clip = &self.train[self.drawn_from[place as usize]];
+        let room = clip.latents.len() / decoder.latent - window;
+        let start = seed.below(1, room as u64) as usize;
+        let other = self.reference(clip, seed);
+        (clip, start, other, Seed::new(self.settings.seed).derive("heard").with(step).at(row as u64))
+    }
+
+    /// Another clip of the speaker of `clip` to condition on, in place of the one of [`Clips::row`]. `attempt` counts from 1.
+    pub(super) fn other_reference(&self, clip: &Clip, step: u64, row: usize, attempt: u64) -> &Clip {
+        self.reference(clip, self.seed(step, row, 0).derive("reference").with(attempt))
+    }
+
+    fn reference(&self, clip: &Clip, seed: Seed) -> &Clip {
+        let others = &self.by_speaker[clip.speaker as usize];
+        &self.train[others[seed.below(2, others.len() as u64) as usize]]
+    }
+
+    /// The seed of a row; the one of `attempt` 0 is that of a run without bad clips.
+    fn seed(&self, step: u64, row: usize, attempt: u64) -> Seed {
+        let seed = Seed::new(self.settings.seed).derive("decoder").with(step).with(row as u64);
+        if attempt == 0 { seed } else { seed.derive("substitute").with(attempt) }
     }
 }

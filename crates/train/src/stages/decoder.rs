@@ -1,7 +1,9 @@
 //! The decoder stage: a window of the GPT's states and a speaker's vector, made the sound of that window. Mels pull the sound
 //! into shape; discriminators that are trained along make it sound real.
 
+mod batch;
 mod fill;
+pub mod forecast;
 mod step;
 
 use super::clips::Clips;
@@ -12,14 +14,19 @@ use crate::feed::{Feed, Feeding, Made, Measured};
 use crate::model::{DECODER, Model, SPEAKER};
 use crate::overlay::position;
 use crate::replica_slice::ReplicaSlice;
+use crate::sizes::Sizes;
+use crate::stage_settings::{clip_order, feeding};
+use batch::{BadClips, BatchSampler};
+use fill::RowBuffers;
+use myxtts_data::loader::{Notes, Quarantine};
 use myxtts_data::record::{RecordSource, WAVEFORM};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{DiscriminatorSizes, Discriminators};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::{Declare, Released};
-use myxtts_run::plan::Recipe;
+use myxtts_run::plan::{Plan, Recipe};
 use myxtts_tensor::engine::{OpTime, Ticket, Upload};
-use myxtts_tensor::{Control, Engine, EngineOptions, Init, Mode, ParameterId, Report, Training};
+use myxtts_tensor::{Control, Engine, EngineOptions, Init, Layout, Mode, ParameterId, Report, Training};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use step::{Parts, Ready, What};
@@ -55,6 +62,27 @@ pub struct DecoderSettings {
     pub memory_limit: Option<u64>,
 }
 
+impl DecoderSettings {
+    /// The settings of a run.
+    pub(crate) fn from_plan(plan: &Plan, sizes: &Sizes) -> DecoderSettings {
+        DecoderSettings {
+            decoder: sizes.decoder.clone(),
+            speaker: sizes.speaker.clone(),
+            discriminators: sizes.discriminators.clone(),
+            rows: sizes.decoder_rows,
+            window: sizes.decoder_window,
+            heard: sizes.speaker_frames,
+            discriminators_from: sizes.discriminators_from,
+            balance: plan.data.balance_temperature,
+            order: clip_order(plan),
+            mode: Mode::default(),
+            feeding: feeding(plan),
+            seed: plan.training.seed,
+            memory_limit: plan.training.memory_limit,
+        }
+    }
+}
+
 /// What names of the speaker encoder's parameters begin with.
 const SPEAKER_ENCODER: &str = "hifigan_decoder.speaker_encoder.";
 
@@ -72,6 +100,62 @@ pub struct DecoderStage {
     measure: Ready,
     /// Batches, and the records in each.
     feed: Option<Feed<Vec<u32>>>,
+    /// Bad clips that were replaced.
+    notes: Notes,
+    /// Bad clips of the validation set: counted in each validation, noted once.
+    bad_validation: Quarantine,
+}
+
+/// The networks, with the table of speakers where the speaker encoder is trained to tell them apart.
+struct Networks {
+    decoder: Decoder,
+    speaker: SpeakerEncoder,
+    discriminators: Discriminators,
+    who: Option<ParameterId>,
+    known_speaker: bool,
+}
+
+impl Networks {
+    /// The networks and their parameters, for a corpus of `people` speakers.
+    fn declare(
+        settings: &DecoderSettings,
+        recipe: &Recipe,
+        known_speaker: bool,
+        people: usize,
+    ) -> (Networks, Arc<Layout>, Vec<Released>) {
+        // A speaker encoder that came with the model knows more voices than this corpus has.
+        let trained = move |name: &str| !(known_speaker && name.contains("speaker_encoder"));
+        let mut declare = Declare::new(recipe.weight_decay as f32, &trained);
+        let decoder = Decoder::declare(&mut declare, &settings.decoder);
+        let speaker = SpeakerEncoder::declare(&mut declare, &settings.speaker);
+        let discriminators = Discriminators::declare(&mut declare, &settings.discriminators, "judges.");
+        // Sound alone would teach a speaker encoder that one vector serves all who sound alike: it is also asked who speaks.
+        let who = (!known_speaker && people > 1).then(|| {
+            let bound = 1.0 / (settings.speaker.result as f32).sqrt();
+            declare.same("judges.speakers", &[people, settings.speaker.result], Init::Uniform(bound), false)
+        });
+        let (layout, released) = declare.finish();
+        (Networks { decoder, speaker, discriminators, who, known_speaker }, layout, released)
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            decoder: &self.decoder,
+            speakers: &self.speaker,
+            discriminators: &self.discriminators,
+            who: self.who,
+            known_speaker: self.known_speaker,
+        }
+    }
+}
+
+/// The options of the stage's engine.
+fn options(settings: &DecoderSettings, recipe: &Recipe) -> EngineOptions {
+    let training = match recipe.ema_decay {
+        Some(_) => Training::AdamWithAverage,
+        None => Training::Adam,
+    };
+    EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() }
 }
 
 impl DecoderStage {
@@ -87,42 +171,21 @@ impl DecoderStage {
         model: &Model,
     ) -> Result<DecoderStage, TrainError> {
         let known_speaker = model.has(SPEAKER);
-        // A speaker encoder that came with the model knows more voices than this corpus has.
-        let trained = move |name: &str| !(known_speaker && name.contains("speaker_encoder"));
-        let mut declare = Declare::new(recipe.weight_decay as f32, &trained);
-        let decoder = Decoder::declare(&mut declare, &settings.decoder);
-        let speaker = SpeakerEncoder::declare(&mut declare, &settings.speaker);
-        let discriminators = Discriminators::declare(&mut declare, &settings.discriminators, "judges.");
-        // Sound alone would teach a speaker encoder that one vector serves all who sound alike: it is also asked who speaks.
-        let people = source.speakers().len();
-        let who = (!known_speaker && people > 1).then(|| {
-            let bound = 1.0 / (settings.speaker.result as f32).sqrt();
-            declare.same("judges.speakers", &[people, settings.speaker.result], Init::Uniform(bound), false)
-        });
-        let (layout, released) = declare.finish();
-        let training = match recipe.ema_decay {
-            Some(_) => Training::AdamWithAverage,
-            None => Training::Adam,
-        };
-        let options =
-            EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() };
+        let (networks, layout, released) =
+            Networks::declare(&settings, &recipe, known_speaker, source.speakers().len());
+        let options = options(&settings, &recipe);
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
         if model.has(DECODER) || known_speaker {
             model.fill(&mut engine, &released)?;
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let mut make = |what| {
-            let parts = Parts {
-                decoder: &decoder,
-                speakers: &speaker,
-                discriminators: &discriminators,
-                who,
-                known_speaker,
-            };
+            let parts = networks.parts();
             step::ready(&mut engine, &settings, &recipe, parts, what, &slice)
         };
         let (adversarial, plain, measure) =
             (make(What::Adversarial)?, make(What::Plain)?, make(What::Measured)?);
+        let bad_validation = Quarantine::new(settings.feeding.failures);
         Ok(DecoderStage {
             settings,
             slice,
@@ -135,6 +198,8 @@ impl DecoderStage {
             adversarial,
             measure,
             feed: None,
+            notes: Notes::default(),
+            bad_validation,
         })
     }
 
@@ -142,18 +207,18 @@ impl DecoderStage {
     fn feed(&mut self, step: u64) -> Result<&mut Feed<Vec<u32>>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
-            let (clips, inputs) = (Arc::clone(&self.clips), self.plain.inputs.clone());
-            let source = Arc::clone(&self.source);
-            let bytes = inputs.image.bytes();
             let own = self.slice.rows(self.settings.rows as u32)? as usize;
-            let slice = self.slice.rank() as usize * own..(self.slice.rank() as usize + 1) * own;
-            let maker = Box::new(move |step, into: &mut [u8], _: &mut Made| {
-                let rows = clips.drawn(step, slice.clone());
-                inputs.fill(&clips.settings, &*source, &rows, into)?;
-                let own: Vec<i32> = rows.iter().map(|row| row.0.record as i32).collect();
-                let heard: Vec<i32> = rows.iter().map(|row| row.2.record as i32).collect();
-                Ok((inputs.image.bytes(), super::clips(&[&own, &heard])))
-            });
+            let mut sampler = BatchSampler {
+                clips: Arc::clone(&self.clips),
+                source: Arc::clone(&self.source),
+                inputs: self.plain.inputs.clone(),
+                slice: self.slice.rank() as usize * own..(self.slice.rank() as usize + 1) * own,
+                quarantine: Quarantine::new(self.settings.feeding.failures),
+                notes: self.notes.clone(),
+            };
+            let bytes = sampler.inputs.image.bytes();
+            let maker =
+                Box::new(move |step, into: &mut [u8], _: &mut Made| Ok((bytes, sampler.fill(step, into)?)));
             let feeding = self.settings.feeding;
             self.feed = Some(feeding.start("feed decoder", &self.engine, bytes, step, maker)?);
         }
@@ -298,7 +363,7 @@ impl Stage for DecoderStage {
         let shape = [rows as usize, usize::from(adversarial), self.settings.window];
         let (rows, records) = (u64::from(rows), fed.what);
         let waited = measured.last_wait;
-        Ok(Submitted { ticket, rows, records, shape, waited, fed: measured, notes: Vec::new() })
+        Ok(Submitted { ticket, rows, records, shape, waited, fed: measured, notes: self.notes.take() })
     }
 
     fn replay(
@@ -323,20 +388,31 @@ impl Stage for DecoderStage {
         if self.clips.held_out.is_empty() {
             return Ok(None);
         }
-        let rows = self.settings.rows;
-        let uploader = self.engine.uploader(Upload::WithStep)?;
+        let (settings, held_out) = (&self.settings, &self.clips.held_out);
+        let (uploader, step) = (self.engine.uploader(Upload::WithStep)?, self.engine.state()?.steps);
         let inputs = self.measure.inputs.clone();
         let mut slot = uploader.slot(inputs.image.bytes())?;
         let (mut sum, mut passes) = (0.0, 0.0);
-        for from in (0..self.clips.held_out.len()).step_by(rows) {
-            // The last pass is filled up from the start.
-            let row = |i: usize| {
-                let clip = &self.clips.held_out[(from + i) % self.clips.held_out.len()];
-                let room = clip.latents.len() / self.settings.decoder.latent - self.settings.window;
-                (clip, room / 2, clip, 0)
-            };
-            let rows: Vec<_> = (0..rows).map(row).collect();
-            inputs.fill(&self.settings, &*self.source, &rows, slot.bytes()?)?;
+        self.bad_validation.restart();
+        for from in (0..held_out.len()).step_by(settings.rows) {
+            let (mut rows, mut bad) = (RowBuffers::default(), BadClips::default());
+            for row in 0..settings.rows {
+                bad.begin_row();
+                // The last pass is filled up from the start, and in the place of a bad clip the next one is taken.
+                let mut next = (0..held_out.len()).map(|i| &held_out[(from + row + i) % held_out.len()]);
+                loop {
+                    let Some(clip) = next.next() else { return Err(bad.no_substitute(step, row)) };
+                    let start = (clip.latents.len() / settings.decoder.latent - settings.window) / 2;
+                    if bad.is_read(clip, rows.push_target(settings, &*self.source, clip, start))? {
+                        if bad.is_read(clip, rows.push_reference(settings, &*self.source, clip, 0))? {
+                            break;
+                        }
+                        rows.pop_target(settings);
+                    }
+                }
+            }
+            bad.count(&mut self.bad_validation, step, settings.rows as u64, &self.notes)?;
+            inputs.write(&rows, slot.bytes()?);
             uploader.send(&mut slot, inputs.image.bytes())?;
             self.engine.take(&self.measure.program, &mut slot)?;
             let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;

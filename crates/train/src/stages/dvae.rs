@@ -1,5 +1,6 @@
 //! The DVAE stage: windows of mels, made into codes and back.
 
+pub mod forecast;
 mod mel_feed;
 mod settings;
 mod step;
@@ -25,7 +26,7 @@ use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
 use myxtts_tensor::engine::{OpTime, Ticket, Upload};
-use myxtts_tensor::{Control, Engine, EngineOptions, Report, Training};
+use myxtts_tensor::{Control, Engine, EngineOptions, Layout, Report, Training};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
@@ -139,6 +140,26 @@ pub(crate) fn batches(
     Ok((plan, Some(Batches::new(source, validation.iter().copied(), settings)?)))
 }
 
+/// The network with its parameters.
+fn network(settings: &DvaeSettings, recipe: &Recipe) -> (Dvae, Arc<Layout>, Vec<Released>) {
+    let mut declare = Declare::new(recipe.weight_decay as f32, &|_| true);
+    let mut dvae = Dvae::declare(&mut declare, &settings.sizes, "dvae.");
+    if let Some(spoken) = &settings.token_targets {
+        dvae.add_token_head(&mut declare, spoken.vocabulary);
+    }
+    let (layout, released) = declare.finish();
+    (dvae, layout, released)
+}
+
+/// Options of its engine.
+fn options(settings: &DvaeSettings, recipe: &Recipe) -> EngineOptions {
+    let training = match recipe.ema_decay {
+        Some(_) => Training::AdamWithAverage,
+        None => Training::Adam,
+    };
+    EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() }
+}
+
 fn are_numbers(row: &[f32]) -> bool {
     row.iter().all(|x| x.is_finite())
 }
@@ -161,19 +182,8 @@ impl DvaeStage {
             Some(_) => model.mel_stats(bands),
             None => measured,
         };
-        let mut declare = Declare::new(recipe.weight_decay as f32, &|_| true);
-        let mut dvae = Dvae::declare(&mut declare, &settings.sizes, "dvae.");
-        if let Some(spoken) = &settings.token_targets {
-            dvae.add_token_head(&mut declare, spoken.vocabulary);
-        }
-        let (layout, released) = declare.finish();
-        let training = match recipe.ema_decay {
-            Some(_) => Training::AdamWithAverage,
-            None => Training::Adam,
-        };
-        let options =
-            EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() };
-        let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
+        let (dvae, layout, released) = network(&settings, &recipe);
+        let mut engine = Engine::new(machine.device, layout, machine.precision, options(&settings, &recipe))?;
         let missing = model.fill(&mut engine, &released)?;
         let known = model.has(DVAE) && missing.iter().all(|name| is_training_only(name));
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;

@@ -6,6 +6,7 @@ pub mod clips;
 pub mod codes;
 pub mod decoder;
 pub mod dvae;
+mod forecast;
 pub mod gpt;
 pub mod latents;
 mod prompts;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use myxtts_data::loader::LoaderError;
 use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::plan::StageKind;
+use myxtts_train::stages::name;
 use myxtts_train::{ComputeDevice, TrainError};
 
 use super::small::{self, Clips, everything};
@@ -19,31 +20,85 @@ fn saved(runs: &Path) -> u64 {
     listing.checkpoints.last().map_or(0, |checkpoint| checkpoint.step)
 }
 
-/// The run used to end at its last checkpoint; here there would be none.
+/// The run used to end at its last checkpoint; here there would be none. The decoder ended at the first bad clip, whatever
+/// `data.failure_budget` was.
 #[test]
 fn too_many_bad_records_lost_the_steps_since_the_last_checkpoint() {
-    let plan = small::plan(StageKind::Dvae, 100_000);
-    let runs = tempfile::tempdir().unwrap();
-    let mut before = 0;
-    for attempt in 0..3 {
-        let is_damaged: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
-        let clips = Clips { damaged: Some((2, is_damaged)), ..Clips::default() };
-        let mut stage = small::stage(StageKind::Dvae, &plan, clips, 1, ComputeDevice::CPU);
-        is_damaged.store(true, Ordering::Relaxed);
-        let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
-        let Err(TrainError::Loader(LoaderError::BudgetSpent { step, .. })) = ended else {
-            panic!("attempt {attempt}: {ended:?}")
-        };
-        let now = saved(runs.path());
-        assert_eq!(now, step, "attempt {attempt}: the steps before {step} are done");
-        assert!(now > before, "attempt {attempt}: from step {before} to {now}");
-        let words = format!("no batch for step {} of `dvae`: step {now} is saved", now + 1);
-        assert!(
-            said.iter().any(|line| line.starts_with(&words) && line.contains("--resume run")),
-            "{said:?}"
-        );
-        before = now;
+    for kind in [StageKind::Dvae, StageKind::Decoder] {
+        let plan = small::plan(kind, 100_000);
+        let runs = tempfile::tempdir().unwrap();
+        let mut before = 0;
+        for attempt in 0..3 {
+            let (clips, is_damaged) = damaged(2);
+            let mut stage = small::stage(kind, &plan, clips, 1, ComputeDevice::CPU);
+            is_damaged.store(true, Ordering::Relaxed);
+            let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
+            let Err(TrainError::Loader(LoaderError::BudgetSpent { step, .. })) = ended else {
+                panic!("{kind:?}, attempt {attempt}: {ended:?}")
+            };
+            let now = saved(runs.path());
+            assert_eq!(now, step, "{kind:?}, attempt {attempt}: the steps before {step} are done");
+            assert!(now > before, "{kind:?}, attempt {attempt}: from step {before} to {now}");
+            let words = format!("no batch for step {} of `{}`: step {now} is saved", now + 1, name(kind));
+            assert!(
+                said.iter().any(|line| line.starts_with(&words) && line.contains("--resume run")),
+                "{said:?}"
+            );
+            before = now;
+        }
     }
+}
+
+/// Clips of which one is damaged once the flag is raised.
+fn damaged(record: usize) -> (Clips, &'static AtomicBool) {
+    let is_damaged: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    (Clips { damaged: Some((record, is_damaged)), ..Clips::default() }, is_damaged)
+}
+
+/// The first bad clip ended the stage, although `data.failure_budget` allows some.
+#[test]
+fn one_bad_clip_ended_the_decoder_stage() {
+    let mut plan = small::plan(StageKind::Decoder, 12);
+    plan.training.validate_every = Some(6);
+    let make = |is_bad: bool| {
+        let (clips, is_damaged) = damaged(2);
+        let stage = small::stage(StageKind::Decoder, &plan, clips, 1, ComputeDevice::CPU);
+        is_damaged.store(is_bad, Ordering::Relaxed);
+        stage
+    };
+    let [whole, bad, parts] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let mut undamaged = make(false);
+    let (ended, said) = small::run(whole.path(), &plan, &mut *undamaged);
+    ended.unwrap();
+    assert!(!said.iter().any(|line| line.contains("clip-2")), "{said:?}");
+
+    let mut replaced = make(true);
+    let (ended, said) = small::run(bad.path(), &plan, &mut *replaced);
+    ended.unwrap();
+    let named: Vec<_> = said.iter().filter(|line| line.contains("clip-2")).collect();
+    assert!(matches!(&named[..], [line] if line.contains("clip-2")), "named once: {named:?}");
+    assert!(everything(&*replaced) != everything(&*undamaged), "the bad clip was never sampled");
+
+    small::run_until(parts.path(), &plan, &mut *make(true), 5).0.unwrap();
+    assert!((1..12).contains(&saved(parts.path())), "stopped on the way");
+    let mut resumed = make(true);
+    small::run(parts.path(), &plan, &mut *resumed).0.unwrap();
+    assert!(everything(&*resumed) == everything(&*replaced), "a resumed run took other clips in its place");
+}
+
+/// A bad clip of the validation set ended the decoder stage too.
+#[test]
+fn one_bad_validation_clip_ended_the_decoder_stage() {
+    let plan = small::plan(StageKind::Decoder, 2);
+    let (clips, is_damaged) = damaged(5);
+    let clips = Clips { validation: 2, ..clips };
+    let mut stage = small::stage(StageKind::Decoder, &plan, clips, 1, ComputeDevice::CPU);
+    let whole = stage.validate().unwrap().unwrap();
+    is_damaged.store(true, Ordering::Relaxed);
+    let replaced = stage.validate().unwrap().unwrap();
+    assert_ne!(whole.score, replaced.score, "the clip before the bad one is measured twice");
+    is_damaged.store(false, Ordering::Relaxed);
+    assert_eq!(stage.validate().unwrap().unwrap(), whole);
 }
 
 #[test]

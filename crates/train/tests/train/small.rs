@@ -49,6 +49,8 @@ pub struct Clips {
     pub damaged: Option<(usize, &'static AtomicBool)>,
     /// So many more reads before the disk is gone.
     pub reads_left: Option<&'static AtomicI64>,
+    /// Clips of the validation set, the last ones; one where it is 0.
+    pub validation: usize,
 }
 
 impl Clips {
@@ -224,8 +226,9 @@ pub fn stage(
     machine: ComputeDevice,
 ) -> Box<dyn Stage> {
     let recipe = plan.recipe(kind, false);
-    let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
-    let sides = RecordSplit { train: &records, validation: &[CLIPS as u32 - 1] };
+    let records: Vec<u32> = (0..CLIPS as u32).collect();
+    let (train, validation) = records.split_at(CLIPS - clips.validation.max(1));
+    let sides = RecordSplit { train, validation };
     let mut model = Model::default();
     let source = Arc::new(clips);
     match kind {

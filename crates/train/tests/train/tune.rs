@@ -1,20 +1,24 @@
 //! The rules over many machines, the forecast beside a real stage, and how a sweep chooses.
 
-use crate::small::{CLIPS, Clips, gpt_settings, plan as small_plan, stage};
+use crate::small::{CLIPS, Clips, dvae_settings, gpt_settings, plan as small_plan, stage};
+use myxtts_data::tokenizer::{self, TrainOptions};
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_run::config::{Flag, HostResources, Sources, Tuned};
 use myxtts_run::plan::{Plan, StageKind, TUNABLE};
 use myxtts_tensor::Control;
 use myxtts_train::bench::timed_stage::SegmentStep;
+use myxtts_train::pipeline::Request;
 use myxtts_train::replica_slice::Replicas;
 use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::gpt::GptForecast;
+use myxtts_train::training_data::Corpus;
 use myxtts_train::tune::facts::{Facts, GpuMemory};
 use myxtts_train::tune::lengths::Lengths;
 use myxtts_train::tune::race::{self};
 use myxtts_train::tune::rules::{Memory, budget, choose, first_rows};
 use myxtts_train::tune::sweep;
 use myxtts_train::{ComputeDevice, TrainError, tune};
+use std::sync::Arc;
 
 const GB: u64 = 1_000_000_000;
 
@@ -308,23 +312,81 @@ fn a_race_has_as_many_at_once_as_memory_holds() {
 
 #[test]
 fn a_batch_that_takes_all_memory_of_the_machine_was_tried() {
-    use myxtts_train::tune::host::{Host, judge};
+    use myxtts_train::tune::host::{Host, StageBatches, judge, line};
     let need = |rows: usize| Ok((rows as u64) << 30);
     let host = Host { total: Some(20 << 30), free: Some(10 << 30) };
-    let error = judge(4096, 1, host, need).unwrap_err();
+    let gpt = |rows, replicas| StageBatches { stage: StageKind::Gpt, rows, replicas };
+    let error = judge(gpt(4096, 1), host, need).unwrap_err();
     assert_eq!(error.exit(), myxtts_run::exit::Exit::Usage);
     assert!(
         error.to_string().contains("4096.0 GiB") && error.to_string().contains("data.batch_size = 16 fits"),
         "{error}"
     );
     // Rows that replicas can share.
-    assert!(judge(36, 3, host, need).unwrap_err().to_string().contains("data.batch_size = 18 fits"));
-    assert!(judge(64, 1, host, |_| Ok(1 << 40)).unwrap_err().to_string().contains("no batch size fits"));
-    let said = judge(12, 1, host, need).unwrap();
+    assert!(judge(gpt(36, 3), host, need).unwrap_err().to_string().contains("data.batch_size = 18 fits"));
+    let error = judge(gpt(64, 1), host, |_| Ok(1 << 40)).unwrap_err();
+    assert!(error.to_string().contains("no batch size fits"), "{error}");
+    let said = |rows| line(&[(gpt(rows, 1), judge(gpt(rows, 1), host, need).unwrap())], host);
+    let tight = said(12);
     assert!(
-        said.contains("12.0 GiB of 10.0 GiB that are free") && said.contains("lower data.batch_size"),
-        "{said}"
+        tight.contains("GPT 12.0 GiB; 10.0 GiB are free") && tight.contains("lower data.batch_size"),
+        "{tight}"
     );
-    assert!(!judge(4, 1, host, need).unwrap().contains("lower"));
-    assert!(judge(1 << 20, 1, Host::default(), need).is_ok());
+    assert!(!said(4).contains("lower"));
+    assert!(judge(gpt(1 << 20, 1), Host::default(), need).is_ok());
+}
+
+/// Only the GPT's batches were planned: those of the other stages took all memory, after hours of training.
+#[test]
+fn batches_of_the_other_stages_took_all_memory_of_the_machine() {
+    use myxtts_train::tune::host::{Host, host_memory};
+    let tokenizer = tokenizer::train(
+        [("en", "hello world, this is a voice")],
+        &TrainOptions { vocab_size: 64, ..Default::default() },
+    );
+    let corpus = Corpus {
+        source: Arc::new(Clips::default()),
+        train: (0..CLIPS as u32 - 1).collect(),
+        validation: vec![CLIPS as u32 - 1],
+        tokenizer: tokenizer.unwrap(),
+        sentences: Vec::new(),
+        data_side: None,
+    };
+    let host = Host { total: Some(4 << 30), free: Some(2 << 30) };
+    let planned = |set: &[&str], only| {
+        let set = [&["model.preset=tiny", "data.batch_size=2"], set].concat();
+        let request = Request { only, from: None };
+        host_memory(&plan(&set), &request, &corpus, &[ComputeDevice::CPU], host)
+    };
+    let line = planned(&[], None).unwrap().unwrap();
+    let named = ["DVAE 0.", "GPT 0.", "decoder 0.", "2.0 GiB are free"];
+    assert!(named.iter().all(|stage| line.contains(stage)), "{line}");
+    let line = planned(&["data.decoder_batch_size=4096"], Some(StageKind::Dvae)).unwrap().unwrap();
+    assert!(!line.contains("decoder"), "the stage that runs alone: {line}");
+    for setting in ["data.dvae_batch_size", "data.decoder_batch_size"] {
+        // A window of the DVAE is small: here it takes a network that is larger than the tiny one.
+        let set = [&format!("{setting}=4096")[..], "model.preset=small"];
+        let error = planned(&set, None).unwrap_err();
+        assert_eq!(error.exit(), myxtts_run::exit::Exit::Usage);
+        let error = error.to_string();
+        assert!(error.contains(&format!("{setting} = 4096 is planned to take")), "{error}");
+        let fits = error.split(&format!("{setting} = ")).nth(2).unwrap_or_else(|| panic!("{error}"));
+        let fits: usize = fits.split(' ').next().unwrap().parse().unwrap();
+        assert!((1..4096).contains(&fits), "{error}");
+        planned(&[&format!("{setting}={fits}"), set[1]], None).unwrap();
+    }
+}
+
+/// The forecast of the memory of both stages is what their engines hold.
+#[test]
+fn the_forecast_of_the_other_stages_is_what_they_take() {
+    use myxtts_train::stages::dvae;
+    let (plan, replicas) =
+        (small_plan(StageKind::Dvae, 3), Replicas { machine: ComputeDevice::CPU, count: 1 });
+    let made = stage(StageKind::Dvae, &plan, Clips::default(), 1, ComputeDevice::CPU);
+    let settings = dvae_settings();
+    let planned = dvae::forecast::planned(&settings, &plan.recipe(StageKind::Dvae, false), replicas).unwrap();
+    let taken = made.engine().memory().total() as u64;
+    let batch = 2 * 16 * 80 * 4;
+    assert!((taken..=taken + 64 * batch).contains(&planned), "{planned} bytes planned, {taken} taken");
 }

@@ -2,7 +2,7 @@
 
 use super::DecoderSettings;
 use crate::overlay::{floats, samples};
-use crate::stages::clips::Row;
+use crate::stages::clips::Clip;
 use myxtts_data::record::{RecordError, RecordSource, SPEAKER_MEL};
 use myxtts_tensor::Value as Node;
 use myxtts_tensor::engine::InputLayout;
@@ -32,39 +32,70 @@ pub(super) struct SpeakerTargets {
     pub people: usize,
 }
 
-impl Inputs {
-    /// Writes the inputs of these rows, their sound read from `source`.
-    pub fn fill(
-        &self,
+/// What is written to the inputs, row by row.
+#[derive(Default)]
+pub(super) struct RowBuffers {
+    latents: Vec<f32>,
+    wave: Vec<f32>,
+    speaker: Vec<f32>,
+    /// Number of each row's speaker.
+    speakers: Vec<i32>,
+}
+
+impl RowBuffers {
+    /// Reads what the next row learns: the states of `clip` from code `start` on, and their sound. An error leaves the
+    /// buffers as they were.
+    pub fn push_target(
+        &mut self,
+        DecoderSettings { decoder, window, .. }: &DecoderSettings,
+        source: &dyn RecordSource,
+        clip: &Clip,
+        start: usize,
+    ) -> Result<(), RecordError> {
+        // Where the latents begin, at the rate of the waveform.
+        let first = start * decoder.code_samples * decoder.wave_rate / decoder.code_rate;
+        let wave = samples(source, clip.record as usize, first, decoder.samples_of(*window))?;
+        let latents = &clip.latents[start * decoder.latent..][..window * decoder.latent];
+        self.latents.extend(latents.iter().map(|x| x.to_f32()));
+        self.wave.extend(wave);
+        self.speakers.push(clip.speaker as i32);
+        Ok(())
+    }
+
+    /// Reads what the row is conditioned on: a window of the reference clip, at a position that follows from `draw`.
+    pub fn push_reference(
+        &mut self,
         settings: &DecoderSettings,
         source: &dyn RecordSource,
-        rows: &[Row<'_>],
-        into: &mut [u8],
+        reference: &Clip,
+        draw: u64,
     ) -> Result<(), RecordError> {
-        let DecoderSettings { decoder, window, heard, .. } = settings;
-        let count = decoder.samples_of(*window);
-        let (mut latents, mut wave, mut speaker) = (Vec::new(), Vec::new(), Vec::new());
-        for &(clip, start, other, draw) in rows {
-            let from = &clip.latents[start * decoder.latent..][..window * decoder.latent];
-            latents.extend(from.iter().map(|x| x.to_f32()));
-            // Where the latents begin, at the rate of the waveform.
-            let first = start * decoder.code_samples * decoder.wave_rate / decoder.code_rate;
-            wave.extend(samples(source, clip.record as usize, first, count)?);
-            let features = floats(source, other.record as usize, SPEAKER_MEL)?;
-            speaker.extend(window_of(&features, settings.speaker.mels, *heard, draw));
-        }
-        self.image.write(into, self.latents, &latents);
-        self.image.write(into, self.wave, &wave);
-        self.image.write(into, self.speaker, &speaker);
+        let features = floats(source, reference.record as usize, SPEAKER_MEL)?;
+        self.speaker.extend(window_of(&features, settings.speaker.mels, settings.heard, draw));
+        Ok(())
+    }
+
+    /// Removes the target of a row that has no reference.
+    pub fn pop_target(&mut self, DecoderSettings { decoder, window, .. }: &DecoderSettings) {
+        self.latents.truncate(self.latents.len() - window * decoder.latent);
+        self.wave.truncate(self.wave.len() - decoder.samples_of(*window));
+        self.speakers.pop();
+    }
+}
+
+impl Inputs {
+    /// Writes the inputs of a batch.
+    pub fn write(&self, rows: &RowBuffers, into: &mut [u8]) {
+        self.image.write(into, self.latents, &rows.latents);
+        self.image.write(into, self.wave, &rows.wave);
+        self.image.write(into, self.speaker, &rows.speaker);
         if let Some(SpeakerTargets { targets, margins, people }) = self.who {
-            let speakers: Vec<i32> = rows.iter().map(|row| row.0.speaker as i32).collect();
-            self.image.write_i32(into, targets, &speakers);
-            let taken = speakers.iter().flat_map(|&own| {
+            self.image.write_i32(into, targets, &rows.speakers);
+            let taken = rows.speakers.iter().flat_map(|&own| {
                 (0..people).map(move |other| if other as i32 == own { -MARGIN * SHARPNESS } else { 0.0 })
             });
             self.image.write(into, margins, &taken.collect::<Vec<f32>>());
         }
-        Ok(())
     }
 }
 

@@ -46,16 +46,41 @@ pub(super) struct Parts<'a> {
     pub known_speaker: bool,
 }
 
+/// The tape of a program, its inputs, and the constants that are written to some of them once.
+pub(super) struct Built {
+    pub tape: Tape,
+    pub inputs: Inputs,
+    constants: Vec<(Node, Vec<f32>)>,
+}
+
 /// Makes a program ready.
 pub(super) fn ready(
     engine: &mut Engine,
     settings: &DecoderSettings,
     recipe: &Recipe,
-    Parts { decoder, speakers, discriminators, who, known_speaker }: Parts<'_>,
+    parts: Parts<'_>,
     what: What,
     slice: &ReplicaSlice,
 ) -> Result<Ready, TrainError> {
-    let mut tape = Tape::new(engine.layout().clone(), engine.precision());
+    let empty = Tape::new(engine.layout().clone(), engine.precision());
+    let Built { tape, inputs, constants } = build(empty, settings, recipe, parts, what, slice)?;
+    super::super::within(engine, &tape, ("decoder", "data.decoder_batch_size"), settings.memory_limit)?;
+    let program = engine.load(tape)?;
+    for (value, data) in constants {
+        engine.write(&program, value, &data)?;
+    }
+    Ok(Ready { program, inputs })
+}
+
+/// Writes a program to an empty tape.
+pub(super) fn build(
+    mut tape: Tape,
+    settings: &DecoderSettings,
+    recipe: &Recipe,
+    Parts { decoder, speakers, discriminators, who, known_speaker }: Parts<'_>,
+    what: What,
+    slice: &ReplicaSlice,
+) -> Result<Built, TrainError> {
     let slice = if what == What::Measured { &ReplicaSlice::WHOLE } else { slice };
     slice.begin(&mut tape);
     let rows = slice.rows(settings.rows as u32)? as usize;
@@ -64,7 +89,7 @@ pub(super) fn ready(
     let speaker = tape.input([rows, settings.heard, settings.speaker.mels], DType::F32);
     let wave = tape.input([rows, count, 1], DType::F32);
     let asked = who.map(|table| {
-        let people = engine.layout().get(table).shape.dim(0);
+        let people = tape.layout().get(table).shape.dim(0);
         let targets = tape.input([rows], DType::I32);
         let margins = tape.input([rows, people], DType::F32);
         SpeakerTargets { targets, margins, people }
@@ -87,7 +112,7 @@ pub(super) fn ready(
     // would draw voices together that the decoder cannot tell apart yet.
     let heard = if who.is_some() { tape.detach(voice) } else { voice };
     let made = decoder.wave(&mut tape, z, heard);
-    let (distance, written) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
+    let (distance, constants) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
     note(&mut tape, 0, distance);
     let told = who.zip(asked).filter(|_| what != What::Measured).map(|(table, asked)| {
         let table = tape.master(table);
@@ -136,12 +161,7 @@ pub(super) fn ready(
         // HiFi-GAN's betas: a game has no use for a long memory.
         tape.update(loss, AdamW { beta1: 0.8, beta2: 0.99, average, ..AdamW::default() });
     }
-    super::super::within(engine, &tape, ("decoder", "data.decoder_batch_size"), settings.memory_limit)?;
-    let program = engine.load(tape)?;
-    for (value, data) in written {
-        engine.write(&program, value, &data)?;
-    }
-    Ok(Ready { program, inputs })
+    Ok(Built { tape, inputs, constants })
 }
 
 /// Points, hop and bands of the mels that sound is compared by: with one length of window alone, clicks or hum would go

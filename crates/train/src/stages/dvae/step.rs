@@ -20,6 +20,15 @@ pub(super) struct Ready {
     pub image: InputLayout,
 }
 
+/// The tape of a program, and the nodes that [`Ready`] has.
+pub(super) struct Built {
+    pub tape: Tape,
+    mel: Node,
+    encoded: Node,
+    tokens: Option<Node>,
+    pub image: InputLayout,
+}
+
 /// Builds the training step of a slice, or the measuring program where `train` is `None`.
 pub(super) fn ready(
     engine: &mut Engine,
@@ -28,7 +37,20 @@ pub(super) fn ready(
     recipe: &Recipe,
     train: Option<&ReplicaSlice>,
 ) -> Result<Ready, TrainError> {
-    let mut tape = Tape::new(engine.layout().clone(), engine.precision());
+    let empty = Tape::new(engine.layout().clone(), engine.precision());
+    let Built { tape, mel, encoded, tokens, image } = build(empty, dvae, settings, recipe, train)?;
+    crate::stages::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
+    Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
+}
+
+/// Writes that program to an empty tape.
+pub(super) fn build(
+    mut tape: Tape,
+    dvae: &Dvae,
+    settings: &DvaeSettings,
+    recipe: &Recipe,
+    train: Option<&ReplicaSlice>,
+) -> Result<Built, TrainError> {
     let slice = train.unwrap_or(&ReplicaSlice::WHOLE);
     slice.begin(&mut tape);
     let shape = [slice.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
@@ -67,7 +89,5 @@ pub(super) fn ready(
     } else {
         tape.report_loss(made.loss);
     }
-    let encoded = made.encoded;
-    crate::stages::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
-    Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
+    Ok(Built { tape, mel, encoded: made.encoded, tokens, image })
 }
