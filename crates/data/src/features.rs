@@ -377,9 +377,9 @@ impl Featurizer for Extractor {
             if let Some(gain) = gain {
                 samples.iter_mut().for_each(|sample| *sample *= gain);
             }
-            let place = (needed.start, span.len());
+            let position = (needed.start, span.len());
             let (extractor, frames) = tools.extractor(front_end);
-            extractor.compute_frames(&samples, place, first..first + count, frames);
+            extractor.compute_frames(&samples, position, first..first + count, frames);
             out.copy_from_slice(bytemuck::cast_slice(frames));
             note_computing(began.elapsed());
             Ok(Some(count as u32))

@@ -45,7 +45,7 @@ pub fn merge(
     dir: &Path,
     utterances: &[Utterance],
     featurizer: &dyn Featurizer,
-    (options, how): (&PrepareOptions, MergeOptions),
+    (options, merge_options): (&PrepareOptions, MergeOptions),
     progress: &dyn Progress,
 ) -> Result<PrepareReport, CacheError> {
     let partition = Partition::by_size(utterances, options.shard_size);
@@ -72,10 +72,10 @@ pub fn merge(
         return find_merged(&work, &job, &parts).ok_or_else(none);
     }
     let report = match list_shards(&work, &job, &parts) {
-        Ok(pieces) => {
-            let built = check_all(&work, &job, &pieces, how)?;
-            for piece in &pieces {
-                link_shard(&job, piece)?;
+        Ok(part_shards) => {
+            let built = check_all(&work, &job, &part_shards, merge_options)?;
+            for part_shard in &part_shards {
+                link_shard(&job, part_shard)?;
             }
             durable::sync_folder(disk, dir)?;
             lock.check()?;
@@ -145,7 +145,7 @@ fn list_shards(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<PartShard>,
         return Err(PartError::Mixed { dir: dir.to_owned(), counts }.into());
     }
     let (recipe, corpus) = (hex(&job.recipe), hex(&corpus_fingerprint(&work.partition)));
-    let (mut pieces, mut missing) = (Vec::new(), Vec::new());
+    let (mut part_shards, mut missing) = (Vec::new(), Vec::new());
     for number in 0..count {
         let part = Part { number, count };
         let folder = dir.join(part.folder());
@@ -161,34 +161,41 @@ fn list_shards(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<PartShard>,
             return Err(PartError::OtherCorpus { folder, part, found, wanted }.into());
         }
         for (name, hash) in manifest.names(&folder, part)? {
-            pieces.push(PartShard { part, folder: folder.clone(), name, hash });
+            part_shards.push(PartShard { part, folder: folder.clone(), name, hash });
         }
     }
     if !missing.is_empty() {
         return Err(PartError::Missing { dir: dir.to_owned(), count, missing }.into());
     }
-    Ok(pieces)
+    Ok(part_shards)
 }
 
 /// Checks every shard.
 fn check_all(
     work: &Work,
     job: &Job,
-    pieces: &[PartShard],
-    how: MergeOptions,
+    part_shards: &[PartShard],
+    merge_options: MergeOptions,
 ) -> Result<Vec<Built>, CacheError> {
     let progress = work.progress;
-    progress.start("merge", pieces.len() as u64);
-    let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(pieces.len()));
-    let outcome = workers::for_each(work.options.workers, pieces.len(), &job.halt, |at| {
+    progress.start("merge", part_shards.len() as u64);
+    let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(part_shards.len()));
+    let outcome = workers::for_each(work.options.workers, part_shards.len(), &job.halt, |at| {
         if work.options.stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(CacheError::Stopped);
         }
-        let (piece, members) = (&pieces[at], &work.partition.shards[at]);
-        let shard = check_shard(job, piece, members, how)?;
+        let (part_shard, members) = (&part_shards[at], &work.partition.shards[at]);
+        let shard = check_shard(job, part_shard, members, merge_options)?;
         let problems = job.problems(&shard.seal, members);
         job.count_failures(&problems)?;
-        let done = Built { name: piece.name, hash: piece.hash, kept: true, computed: 0, copied: 0, problems };
+        let done = Built {
+            name: part_shard.name,
+            hash: part_shard.hash,
+            kept: true,
+            computed: 0,
+            copied: 0,
+            problems,
+        };
         built.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(done);
         progress.advance(1);
         Ok(())
@@ -200,25 +207,25 @@ fn check_all(
 
 fn check_shard(
     job: &Job,
-    piece: &PartShard,
+    part_shard: &PartShard,
     members: &[&Utterance],
-    how: MergeOptions,
+    merge_options: MergeOptions,
 ) -> Result<SealedShard, CacheError> {
-    let part = piece.part;
+    let part = part_shard.part;
     let damaged = |path: PathBuf, what: String| CacheError::Part(PartError::Damaged { part, path, what });
-    let path = piece.folder.join(piece.name.seal());
-    let shard = SealedShard::load(&piece.folder, piece.name).map_err(|error| match error {
+    let path = part_shard.folder.join(part_shard.name.seal());
+    let shard = SealedShard::load(&part_shard.folder, part_shard.name).map_err(|error| match error {
         CacheError::Damaged { path, what } => damaged(path, what),
         CacheError::Read { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
             damaged(path, "it does not exist".into())
         }
         other => other,
     })?;
-    if shard.hash != piece.hash {
+    if shard.hash != part_shard.hash {
         return Err(damaged(path, "it holds another shard".into()));
     }
     if shard.seal.recipe != job.recipe || shard.seal.columns != job.columns {
-        return Err(PartError::OtherSettings { folder: piece.folder.clone(), part }.into());
+        return Err(PartError::OtherSettings { folder: part_shard.folder.clone(), part }.into());
     }
     // The shard must hold each of its utterances once and no others, with their current declarations.
     if !job.declares(&shard.seal, members) {
@@ -227,7 +234,7 @@ fn check_shard(
     for column in 0..shard.seal.columns.len() {
         let array = || shard.array_path(column);
         shard.check_file(column).map_err(|error| damaged(array(), error.to_string()))?;
-        if how.quick {
+        if merge_options.quick {
             continue;
         }
         if let Some(record) = (0..shard.seal.records.len()).find(|&at| shard.array(at, column).is_none()) {
@@ -239,15 +246,15 @@ fn check_shard(
 }
 
 /// Links the files of a shard into the store: arrays before the seal, in the order they were written.
-fn link_shard(job: &Job, piece: &PartShard) -> Result<(), CacheError> {
-    let link = |name: String| durable::link(job.disk, &piece.folder.join(&name), &job.dir.join(&name));
-    let shard = SealedShard::load(&piece.folder, piece.name)?;
+fn link_shard(job: &Job, part_shard: &PartShard) -> Result<(), CacheError> {
+    let link = |name: String| durable::link(job.disk, &part_shard.folder.join(&name), &job.dir.join(&name));
+    let shard = SealedShard::load(&part_shard.folder, part_shard.name)?;
     for (at, column) in shard.seal.columns.iter().enumerate() {
         if shard.seal.rows(at) > 0 {
-            link(piece.name.array(&column.name))?;
+            link(part_shard.name.array(&column.name))?;
         }
     }
-    Ok(link(piece.name.seal())?)
+    Ok(link(part_shard.name.seal())?)
 }
 
 /// Returns the report of the existing store if it is current and holds everything that the remaining parts hold.

@@ -78,14 +78,14 @@ mod tests {
     fn a_companion_is_another_record_of_the_same_speaker_and_all_occur() {
         let records: Vec<u32> = (0..21).collect();
         let speakers = Speakers::group(&records, 3, |record| record / 7).unwrap();
-        let mut met = [0u32; 21];
-        for draw in 0..6000 {
-            let companion = speakers.companion(9, 1, Seed::new(4).with(draw));
+        let mut counts = [0u32; 21];
+        for sample in 0..6000 {
+            let companion = speakers.companion(9, 1, Seed::new(4).with(sample));
             assert!((7..14).contains(&companion) && companion != 9);
-            met[companion as usize] += 1;
+            counts[companion as usize] += 1;
         }
-        assert!(met.iter().filter(|&&n| n > 0).all(|n| (850..1150).contains(n)), "{met:?}");
-        assert_eq!(met.iter().filter(|&&n| n > 0).count(), 6);
+        assert!(counts.iter().filter(|&&n| n > 0).all(|n| (850..1150).contains(n)), "{counts:?}");
+        assert_eq!(counts.iter().filter(|&&n| n > 0).count(), 6);
     }
 
     #[test]

@@ -75,31 +75,31 @@ fn a_repeated_record_gets_another_window_and_another_companion() {
     let plan = Arc::new(plan_of(&source, settings));
     let collator = Collator::new(source.clone(), plan.clone(), 0, 1).unwrap();
     let mut slab = vec![0; collator.slab_bytes()];
-    let mut heard: BTreeMap<i32, BTreeSet<(i32, Vec<u8>)>> = BTreeMap::new();
+    let mut conditioning: BTreeMap<i32, BTreeSet<(i32, Vec<u8>)>> = BTreeMap::new();
     for step in 0..plan.epoch_start(1) {
         let info = collator.collate(step, &mut slab).unwrap();
         let companions = numbers(&info, &slab, "companion");
         for (row, record) in numbers(&info, &slab, "record").into_iter().enumerate() {
             let window = slab[info.layout.row_range(0, row as u32)].to_vec();
-            heard.entry(record).or_default().insert((companions[row], window));
+            conditioning.entry(record).or_default().insert((companions[row], window));
         }
     }
     let often: Vec<usize> = (0..64 + 3)
         .filter(|&record| source.speaker(record) > 0 || source.language(record) > 0)
-        .map(|record| heard[&(record as i32)].len())
+        .map(|record| conditioning[&(record as i32)].len())
         .collect();
     assert_eq!(often.len(), 3);
     assert!(often.iter().all(|&different| different >= 3), "{often:?}");
     // Companions are still sampled from records that occur once each.
-    assert!(heard.values().flatten().all(|(companion, _)| *companion >= 0));
+    assert!(conditioning.values().flatten().all(|(companion, _)| *companion >= 0));
 }
 
 #[test]
 fn another_temperature_is_another_order() {
     let source = source(&[40, 4]);
     let state = plan_of(&source, balanced(8, 2.0)).state(3);
-    let refused = plan_of(&source, balanced(8, 3.0)).resume(&state);
-    let Err(StateError::Settings { differences }) = refused else { panic!("{refused:?}") };
+    let resumed = plan_of(&source, balanced(8, 3.0)).resume(&state);
+    let Err(StateError::Settings { differences }) = resumed else { panic!("{resumed:?}") };
     assert_eq!(differences, ["balance temperature was 2, is 3"]);
     assert!(Plan::new(&source, 0..44, balanced(8, 0.5)).unwrap_err().to_string().contains("at least 1"));
     assert!(Plan::new(&source, 0..44, balanced(8, f64::NAN)).is_err());

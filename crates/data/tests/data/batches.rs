@@ -278,8 +278,8 @@ fn a_slab_too_small_and_another_source_are_errors() {
     let error = collator.collate(0, &mut [0; 100]).unwrap_err();
     assert!(matches!(error, BatchError::SlabTooSmall { given: 100, .. }), "{error}");
     let other = Arc::new(Synthetic::speech(31));
-    let refused = Collator::new(other, collator.plan().clone(), 0, 1).err();
-    assert_eq!(refused, Some(PlanError::OtherSource));
+    let error = Collator::new(other, collator.plan().clone(), 0, 1).err();
+    assert_eq!(error, Some(PlanError::OtherSource));
 }
 
 #[test]
@@ -292,10 +292,10 @@ fn opening_at_step_1_000_000_costs_the_same_as_at_step_0() {
         collate(&collator, step, 0);
         (source.length_queries.load(Relaxed), source.reads.load(Relaxed))
     };
-    let (asked, read) = work(0);
+    let (queries, read) = work(0);
     assert_eq!(read, 8 * 3);
     for step in [1, 1_000_000, 1 << 50] {
-        assert_eq!(work(step), (asked, read), "step {step}");
+        assert_eq!(work(step), (queries, read), "step {step}");
     }
 }
 

@@ -256,10 +256,10 @@ proptest! {
     /// Behind the checksums too: a hand-made file may contain anything.
     #[test]
     fn wrong_content_behind_a_valid_checksum_does_not_panic(
-        lies in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = synthetic_index(20, 2);
-        for (at, value) in &lies {
+        for (at, value) in &edits {
             let at = at.index(bytes.len());
             bytes[at] = *value;
         }

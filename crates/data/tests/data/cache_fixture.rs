@@ -55,10 +55,10 @@ impl Featurizer for Synthetic {
                 severity: Severity::Error,
                 id: Some(utterance.id.clone()),
                 origin: utterance.origin.clone(),
-                detail: "asked to fail".into(),
+                detail: "planted failure".into(),
             });
         }
-        assert!(!utterance.text.contains("PANIC"), "asked to panic");
+        assert!(!utterance.text.contains("PANIC"), "planted panic");
         let tokens = utterance.text.bytes().flat_map(|b| i32::from(b).to_le_bytes()).collect();
         let rows = if utterance.text.contains("MUTE") { 0 } else { 1 + utterance.text.len() % 7 };
         let value = |i: usize| (i as f32).mul_add(0.5, f32::from(source[i % source.len()]));

@@ -35,14 +35,14 @@ fn merged(dir: &Path, utterances: &[Utterance]) -> Result<PrepareReport, CacheEr
     merge(dir, utterances, &Synthetic::new(), (&options(), MergeOptions::default()), &Silent)
 }
 
-fn refused(dir: &Path, utterances: &[Utterance]) -> (PartError, String) {
+fn merge_error(dir: &Path, utterances: &[Utterance]) -> (PartError, String) {
     let before = snapshot_of_all(dir);
     let error = merged(dir, utterances).unwrap_err();
     assert_eq!(error.exit(), Exit::BadData, "{error}");
-    assert!(snapshot_of_all(dir) == before, "a refused merge changed something");
-    let words = error.to_string();
-    let CacheError::Part(error) = error else { panic!("{words}") };
-    (error, words)
+    assert!(snapshot_of_all(dir) == before, "a failed merge changed something");
+    let message = error.to_string();
+    let CacheError::Part(error) = error else { panic!("{message}") };
+    (error, message)
 }
 
 /// Files with their bytes, including those in part folders; empty lock files are not counted.
@@ -219,15 +219,15 @@ fn a_missing_or_unfinished_part_is_reported_with_the_command_that_makes_it() {
     assert!(matches!(error, CacheError::Part(PartError::None { .. })), "{error}");
     prepared_part(&dir, 2, 4, &utterances);
     prepared_part(&dir, 4, 4, &utterances);
-    let (error, words) = refused(&dir, &utterances);
-    assert!(matches!(error, PartError::Missing { .. }), "{words}");
-    assert!(words.contains("1/4, 3/4 are not finished") && words.contains("--shard 1/4"), "{words}");
+    let (error, message) = merge_error(&dir, &utterances);
+    assert!(matches!(error, PartError::Missing { .. }), "{message}");
+    assert!(message.contains("1/4, 3/4 are not finished") && message.contains("--shard 1/4"), "{message}");
     // Unfinished: stopped before its last file.
     prepared_part(&dir, 1, 4, &utterances);
     prepared_part(&dir, 3, 4, &utterances);
     std::fs::remove_file(dir.join("part-0003of0004/part.json")).unwrap();
-    let (_, words) = refused(&dir, &utterances);
-    assert!(words.contains("3/4 is not finished"), "{words}");
+    let (_, message) = merge_error(&dir, &utterances);
+    assert!(message.contains("3/4 is not finished"), "{message}");
     assert_eq!(prepared_part(&dir, 3, 4, &utterances).computed, 0);
     merged(&dir, &utterances).unwrap();
 }
@@ -239,18 +239,18 @@ fn a_part_of_other_settings_or_another_corpus_is_reported() {
     (1..=3).for_each(|number| drop(prepared_part(&dir, number, 3, &utterances)));
     let other = Synthetic { version: 2, ..Synthetic::new() };
     prepare_part(&dir, part(2, 3), &utterances, &other, &options(), &Silent).unwrap();
-    let (error, words) = refused(&dir, &utterances);
-    assert!(matches!(error, PartError::OtherSettings { .. }), "{words}");
-    assert!(words.contains("2/3") && words.contains("other settings"), "{words}");
+    let (error, message) = merge_error(&dir, &utterances);
+    assert!(matches!(error, PartError::OtherSettings { .. }), "{message}");
+    assert!(message.contains("2/3") && message.contains("other settings"), "{message}");
 
     let mut changed = utterances.clone();
     changed[7].text = "another text".into();
     for other in [&changed[..], &utterances[1..]] {
         prepared_part(&dir, 2, 3, other);
-        let (error, words) = refused(&dir, &utterances);
-        assert!(matches!(error, PartError::OtherCorpus { .. }), "{words}");
+        let (error, message) = merge_error(&dir, &utterances);
+        assert!(matches!(error, PartError::OtherCorpus { .. }), "{message}");
         let counts = format!("it had {} utterances, this one has 60", other.len());
-        assert!(words.contains("2/3") && words.contains(&counts), "{words}");
+        assert!(message.contains("2/3") && message.contains(&counts), "{message}");
     }
     prepared_part(&dir, 2, 3, &utterances);
     merged(&dir, &utterances).unwrap();
@@ -262,9 +262,9 @@ fn overlapping_parts_are_reported() {
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
     (1..=4).for_each(|number| drop(prepared_part(&dir, number, 4, &utterances)));
     prepared_part(&dir, 1, 2, &utterances);
-    let (error, words) = refused(&dir, &utterances);
-    assert!(matches!(error, PartError::Mixed { .. }), "{words}");
-    assert!(words.contains("of 2 and of 4") && words.contains("part-*of0002"), "{words}");
+    let (error, message) = merge_error(&dir, &utterances);
+    assert!(matches!(error, PartError::Mixed { .. }), "{message}");
+    assert!(message.contains("of 2 and of 4") && message.contains("part-*of0002"), "{message}");
     std::fs::remove_dir_all(dir.join("part-0001of0002")).unwrap();
 
     // One folder copied over another.
@@ -273,16 +273,19 @@ fn overlapping_parts_are_reported() {
     for (name, bytes) in snapshot(&dir.join("part-0002of0004")) {
         std::fs::write(dir.join("part-0003of0004").join(name), bytes).unwrap();
     }
-    let (error, words) = refused(&dir, &utterances);
-    assert!(matches!(error, PartError::Overlapping { .. }), "{words}");
-    assert!(words.contains("part-0003of0004 holds shard 2/4") && words.contains("duplicated"), "{words}");
+    let (error, message) = merge_error(&dir, &utterances);
+    assert!(matches!(error, PartError::Overlapping { .. }), "{message}");
+    assert!(
+        message.contains("part-0003of0004 holds shard 2/4") && message.contains("duplicated"),
+        "{message}"
+    );
 
     // And with a manifest that claims otherwise: the seals identify themselves.
     let manifest = dir.join("part-0003of0004/part.json");
     let text = std::fs::read_to_string(&manifest).unwrap().replace("\"part\": 2", "\"part\": 3");
     std::fs::write(&manifest, text).unwrap();
-    let (error, words) = refused(&dir, &utterances);
-    assert!(matches!(error, PartError::Damaged { .. }) && words.contains("3/4"), "{words}");
+    let (error, message) = merge_error(&dir, &utterances);
+    assert!(matches!(error, PartError::Damaged { .. }) && message.contains("3/4"), "{message}");
 }
 
 #[test]
@@ -310,11 +313,11 @@ fn a_damaged_part_is_reported_and_repaired_by_its_own_command() {
     for (end, damage, says) in damages {
         let file = &files_ending(&folder, end)[0];
         std::fs::write(file, damage(&std::fs::read(file).unwrap())).unwrap();
-        let (error, words) = refused(&dir, &utterances);
-        assert!(matches!(error, PartError::Damaged { .. }), "{words}");
+        let (error, message) = merge_error(&dir, &utterances);
+        assert!(matches!(error, PartError::Damaged { .. }), "{message}");
         let name = file.file_name().unwrap().to_str().unwrap();
         for part in ["shard 2/2", name, says, "prepare --shard 2/2"] {
-            assert!(words.contains(part), "{end}: {words}");
+            assert!(message.contains(part), "{end}: {message}");
         }
         prepared_part(&dir, 2, 2, &utterances);
     }

@@ -237,7 +237,7 @@ fn a_panic_and_arrays_of_the_wrong_shape_are_problems_of_their_utterance() {
         assert_eq!(problem.kind, ProblemKind::Corrupt);
         problem.detail.clone()
     };
-    assert!(detail("utt-0003").contains("asked to panic"));
+    assert!(detail("utt-0003").contains("planted panic"));
     assert!(detail("utt-0004").contains("bytes of waveform in rows of 2"));
 }
 

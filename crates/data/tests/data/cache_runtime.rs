@@ -108,10 +108,10 @@ fn the_fingerprint_follows_the_content() {
     assert_ne!(open(&utterances, 2), first);
     utterances.reverse();
     assert_eq!(open(&utterances, 1), first, "the order of declaration does not matter");
-    let (sound, kept) = (&utterances[3].audio, std::fs::read(&utterances[3].audio).unwrap());
-    std::fs::write(sound, [&kept[1..], &[7]].concat()).unwrap();
+    let (audio, kept) = (&utterances[3].audio, std::fs::read(&utterances[3].audio).unwrap());
+    std::fs::write(audio, [&kept[1..], &[7]].concat()).unwrap();
     assert_ne!(open(&utterances, 1), first, "other audio of the same length");
-    std::fs::write(sound, kept).unwrap();
+    std::fs::write(audio, kept).unwrap();
     utterances[0].text.push('x');
     assert_ne!(open(&utterances, 1), first);
     let dir = root.path().join("cache");

@@ -80,23 +80,23 @@ fn a_store_that_is_not_current_has_one_writer() {
     prepared(&dir, &utterances);
     let _held = FolderLock::acquire(&dir).unwrap();
     run(&dir, &utterances, &options(), &Silent).unwrap();
-    let refused = |utterances: &[Utterance], featurizer: &Synthetic, what: &str| {
+    let assert_locked = |utterances: &[Utterance], featurizer: &Synthetic, what: &str| {
         let error = prepare(&dir, utterances, featurizer, &options(), &Silent).unwrap_err();
         assert!(matches!(error, CacheError::Lock(LockError::Held { .. })), "{what}: {error}");
         assert!(error.to_string().contains(&std::process::id().to_string()), "{what}: {error}");
     };
     let mut other = utterances.clone();
     other[3].text = "another text".into();
-    refused(&other, &Synthetic::new(), "a text");
-    refused(&utterances[1..], &Synthetic::new(), "one less");
-    refused(&utterances, &Synthetic { version: 2, ..Synthetic::new() }, "another recipe");
-    let sound = std::fs::read(&utterances[4].audio).unwrap();
+    assert_locked(&other, &Synthetic::new(), "a text");
+    assert_locked(&utterances[1..], &Synthetic::new(), "one less");
+    assert_locked(&utterances, &Synthetic { version: 2, ..Synthetic::new() }, "another recipe");
+    let audio = std::fs::read(&utterances[4].audio).unwrap();
     std::fs::write(&utterances[4].audio, "another sound").unwrap();
-    refused(&utterances, &Synthetic::new(), "a sound");
-    std::fs::write(&utterances[4].audio, sound).unwrap();
+    assert_locked(&utterances, &Synthetic::new(), "an audio file");
+    std::fs::write(&utterances[4].audio, audio).unwrap();
     run(&dir, &utterances, &options(), &Silent).unwrap();
     std::fs::remove_file(&files_ending(&dir, ".tokens.npy")[0]).unwrap();
-    refused(&utterances, &Synthetic::new(), "an array");
+    assert_locked(&utterances, &Synthetic::new(), "an array");
 }
 
 #[test]

@@ -236,12 +236,12 @@ fn clips_outside_the_limits_are_rejected_with_the_limit() {
     let corpus = corpus(&folder.path().join("demo"));
     let utterance = &corpus.utterances[0];
     let bytes = std::fs::read(&utterance.audio).unwrap();
-    let refused = |recipe: Recipe| {
+    let rejection = |recipe: Recipe| {
         Extractor::new(recipe, tokenizer(&corpus)).compute(utterance, &bytes).unwrap_err().to_string()
     };
-    assert!(refused(Recipe { min_seconds: 60.0, ..Recipe::default() }).contains("the minimum is 60.00 s"));
-    assert!(refused(Recipe { max_mel_frames: 20, ..Recipe::default() }).contains("the maximum is 20"));
-    assert!(refused(Recipe { max_text_tokens: 2, ..Recipe::default() }).contains("the maximum is 2"));
+    assert!(rejection(Recipe { min_seconds: 60.0, ..Recipe::default() }).contains("the minimum is 60.00 s"));
+    assert!(rejection(Recipe { max_mel_frames: 20, ..Recipe::default() }).contains("the maximum is 20"));
+    assert!(rejection(Recipe { max_text_tokens: 2, ..Recipe::default() }).contains("the maximum is 2"));
 }
 
 #[test]

@@ -276,14 +276,14 @@ fn a_worker_that_panics_or_hangs_is_replaced_and_the_order_is_unchanged() {
             notes.take()
         });
         let reported = notes.join("\n");
-        for words in [
+        for expected in [
             "panicked at step",
             "the clip clip-0005",
             "the clip clip-0031: planted",
             "the clip clip-0011 for",
             "the clip clip-0024",
         ] {
-            assert!(reported.contains(words), "{words}: {reported}");
+            assert!(reported.contains(expected), "{expected}: {reported}");
         }
     }
 }
@@ -375,18 +375,20 @@ fn stats_report_the_waits() {
 #[test]
 fn invalid_options_are_errors_with_a_reason() {
     let (source, plan) = planned(Synthetic::speech(40), Settings { tail: Tail::Short, ..settings(6) });
-    let refused = |options: Options, slabs: Vec<HostSlab>| {
+    let start_error = |options: Options, slabs: Vec<HostSlab>| {
         let loader = Loader::start(source.clone(), plan.clone(), &plan.state(0), options, slabs);
         loader.err().unwrap().to_string()
     };
     let bytes = plan.slab_bytes(1).unwrap();
     let slabs = || HostSlab::pool(2, bytes);
-    assert!(refused(Options { workers: 0, ..Options::default() }, slabs()).contains("0 workers"));
-    assert!(refused(Options { depth: 0, ..Options::default() }, slabs()).contains("0 batches ahead"));
-    assert!(refused(Options::default(), vec![]).contains("no slab"));
-    assert!(refused(Options::default(), HostSlab::pool(2, bytes / 2)).contains("the largest batch"));
-    assert!(refused(Options { ranks: 4, ..Options::default() }, slabs()).contains("6 rows"));
-    assert!(refused(Options { rank: 2, ranks: 2, ..Options::default() }, slabs()).contains("count from 0"));
+    assert!(start_error(Options { workers: 0, ..Options::default() }, slabs()).contains("0 workers"));
+    assert!(start_error(Options { depth: 0, ..Options::default() }, slabs()).contains("0 batches ahead"));
+    assert!(start_error(Options::default(), vec![]).contains("no slab"));
+    assert!(start_error(Options::default(), HostSlab::pool(2, bytes / 2)).contains("the largest batch"));
+    assert!(start_error(Options { ranks: 4, ..Options::default() }, slabs()).contains("6 rows"));
+    assert!(
+        start_error(Options { rank: 2, ranks: 2, ..Options::default() }, slabs()).contains("count from 0")
+    );
     let other = plan_of(&source, settings(3));
     let loader = Loader::start(source.clone(), plan.clone(), &other.state(0), Options::default(), slabs());
     assert!(loader.err().unwrap().to_string().contains("batch size was 3 rows, is 6 rows"));
@@ -478,7 +480,7 @@ fn the_loader_reads_a_prepared_cache() {
     let slabs = HostSlab::pool(3, plan.slab_bytes(1).unwrap());
     let options = Options { until: Some(plan.epoch_start(1)), ..Options::default() };
     let loader = Loader::start(store.clone(), plan.clone(), &plan.state(0), options, slabs).unwrap();
-    let mut met = std::collections::BTreeSet::new();
+    let mut found = std::collections::BTreeSet::new();
     for batch in loader {
         let mut batch = batch.unwrap();
         let info = batch.info().clone();
@@ -497,8 +499,8 @@ fn the_loader_reads_a_prepared_cache() {
                     .enumerate()
                     .all(|(i, value)| f32::from_le_bytes(*value) == i as f32)
             );
-            met.insert(number);
+            found.insert(number);
         }
     }
-    assert_eq!(met.len(), 50);
+    assert_eq!(found.len(), 50);
 }

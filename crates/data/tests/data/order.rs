@@ -137,15 +137,15 @@ fn the_worst_batches_come_first_and_do_not_change_the_rest() {
 fn a_companion_has_the_same_speaker_and_changes_with_the_epoch() {
     let source = Synthetic::speech(60);
     let plan = plan_of(&source, settings(8));
-    let mut met = BTreeSet::new();
+    let mut companions = BTreeSet::new();
     for number in 0..40 {
         let step = plan.step(plan.epoch_start(number));
         let companion = step.companion(7, 0, source.speaker(7), 0);
         assert_eq!(companion, plan.step(plan.epoch_start(number) + 1).companion(7, 0, source.speaker(7), 0));
         assert!(companion != 7 && source.speaker(companion as usize) == source.speaker(7));
-        met.insert(companion);
+        companions.insert(companion);
     }
-    assert!(met.len() > 10, "{met:?}");
+    assert!(companions.len() > 10, "{companions:?}");
 }
 
 #[test]
@@ -179,16 +179,20 @@ fn excluded_records_are_reported() {
 #[test]
 fn invalid_settings_are_errors_with_a_reason() {
     let source = Synthetic::speech(20);
-    let refused = |settings| Plan::new(&source, 0..20, settings).unwrap_err().to_string();
-    assert!(refused(settings(0)).contains("0 rows"));
-    assert!(refused(Settings { buckets: 0, ..settings(4) }).contains("buckets is 0"));
+    let plan_error = |settings| Plan::new(&source, 0..20, settings).unwrap_err().to_string();
+    assert!(plan_error(settings(0)).contains("0 rows"));
+    assert!(plan_error(Settings { buckets: 0, ..settings(4) }).contains("buckets is 0"));
     assert!(
-        refused(Settings { parts: vec![Part::whole(CONDITIONING_MEL)], ..settings(4) }).contains("window")
+        plan_error(Settings { parts: vec![Part::whole(CONDITIONING_MEL)], ..settings(4) }).contains("window")
     );
-    assert!(refused(Settings { parts: vec![Part::window(DVAE_MEL, 0)], ..settings(4) }).contains("0 rows"));
+    assert!(
+        plan_error(Settings { parts: vec![Part::window(DVAE_MEL, 0)], ..settings(4) }).contains("0 rows")
+    );
     let unknown = myxtts_data::record::WAVEFORM;
-    assert!(refused(Settings { parts: vec![Part::window(unknown, 9)], ..settings(4) }).contains("waveform"));
-    let dropped = refused(Settings { tail: Tail::Drop, ..settings(64) });
+    assert!(
+        plan_error(Settings { parts: vec![Part::window(unknown, 9)], ..settings(4) }).contains("waveform")
+    );
+    let dropped = plan_error(Settings { tail: Tail::Drop, ..settings(64) });
     assert!(dropped.contains("20 records, batches of 64"), "{dropped}");
     let error = Plan::new(&source, [20], settings(4)).unwrap_err().to_string();
     assert!(error.contains("record 20"), "{error}");
@@ -204,17 +208,17 @@ fn a_state_of_another_plan_is_an_error_that_names_the_difference() {
     assert_eq!(plan.resume(&state), Ok(12));
 
     let other = Synthetic::speech(81);
-    let refused = plan_of(&other, settings(8)).resume(&state);
-    assert!(matches!(refused, Err(StateError::Dataset { .. })), "{refused:?}");
+    let plan_error = plan_of(&other, settings(8)).resume(&state);
+    assert!(matches!(plan_error, Err(StateError::Dataset { .. })), "{plan_error:?}");
 
-    let refused = plan_of(&source, Settings { seed: Seed::new(6), ..settings(4) }).resume(&state);
-    let Err(StateError::Settings { differences }) = refused else { panic!("{refused:?}") };
+    let plan_error = plan_of(&source, Settings { seed: Seed::new(6), ..settings(4) }).resume(&state);
+    let Err(StateError::Settings { differences }) = plan_error else { panic!("{plan_error:?}") };
     assert!(differences.contains(&"batch size was 8 rows, is 4 rows".to_owned()), "{differences:?}");
     assert!(differences.contains(&"seed was 5, is 6".to_owned()), "{differences:?}");
 
     let plan = Plan::new(&source, 1..80, Settings { ladder: Some(plan.ladder().clone()), ..settings(8) });
-    let refused = plan.unwrap().resume(&state);
-    assert!(matches!(refused, Err(StateError::Records { .. })), "{refused:?}");
+    let plan_error = plan.unwrap().resume(&state);
+    assert!(matches!(plan_error, Err(StateError::Records { .. })), "{plan_error:?}");
 }
 
 #[test]
