@@ -144,7 +144,7 @@ fn mistakes_have_their_messages_and_exit_codes() {
     fails(&with(&["--recognizer-command", "whisper", "--voice", "one.wav"]), 2, "{wav}");
     fails(&with(&["--recognizer-url", "ftp://x", "--voice", "one.wav"]), 2, "http://");
     list("");
-    fails(&texts, 65, "no list of texts");
+    fails(&texts, 65, "not a list of texts");
     list("../up|Hello.\n");
     fails(&texts, 65, "line 1: the id ../up cannot name a file");
     list("a|Hello.\n\na|Again.\n");
@@ -214,7 +214,7 @@ fn a_recogniser_of_the_user_s_gives_error_rates_and_pages_have_players() {
         .args(["-o", "broken", "--recognizer-command", broken])
         .assert()
         .code(74)
-        .stderr(contains("no model; it is not asked again").count(1));
+        .stderr(contains("no model; the recogniser is not used any more").count(1));
     let found = report(at.path(), "broken");
     assert!(found["figures"]["wer"].is_null() && found["figures"]["distortion"]["count"] == 2);
     assert!(found["recognizer_error"].as_str().unwrap().contains("no model"));

@@ -172,7 +172,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
         ("empty.wav", "no content"),
         ("cut.wav", "cut off"),
         ("folder.wav", "it is a folder"),
-        ("missing.wav", "no such file"),
+        ("missing.wav", "does not exist"),
     ] {
         // Alone, together with a good one, and in a mix.
         let path = rig.path(name);
