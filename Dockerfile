@@ -14,6 +14,8 @@ ARG CUDA=13
 RUN if [ "$CUDA" = 12 ]; then suffix=-cu12; nccl=-cu12; else suffix=; nccl=-cu13; fi \
     && pip install --no-cache-dir "nvidia-cuda-nvrtc$suffix" "nvidia-cublas$suffix" "nvidia-cuda-cupti$suffix" "nvidia-nccl$nccl"
 COPY --from=build /src/target/dist/myxtts /usr/local/bin/myxtts
+# Scripts that train on several machines; docs/cluster/train-job.yaml runs machine.sh from here.
+COPY docs/cluster /opt/myxtts/docs/cluster
 COPY LICENSE-MIT LICENSE-APACHE /usr/local/share/licenses/myxtts/
 # What the NVIDIA Container Toolkit brings into the container: the driver, NVML.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility

@@ -9,7 +9,7 @@ prepare() {
     sbatch --parsable --job-name=myxtts-prepare --ntasks=1 --requeue --open-mode=append "$@"
 }
 words=$(printf '%q ' "$@")
-# A task that is killed and queued again goes on where it was.
+# A task that is killed and requeued continues where it was.
 array=$(prepare --array="1-$machines" --cpus-per-task=16 --wrap="$myxtts prepare $words --shard auto")
 merge=$(prepare --dependency="afterok:$array" --kill-on-invalid-dep=yes --cpus-per-task=4 \
     --wrap="$myxtts prepare $words --merge")

@@ -1,7 +1,9 @@
 #!/bin/bash
-# Trains on machines that are reached by ssh and share a folder: the working folder, with the corpus and the runs.
+# Trains on machines that are reached by ssh and share a folder: the working folder, with the corpus, the runs and this script.
+# Run it in that folder: each machine calls docs/cluster/machine.sh there.
 #   docs/cluster/ssh.sh "node1 node2 node3 node4" 8 CORPUS NAME [arguments of `myxtts train`]
 # The first machine has rank 0. Where the run ends with code 75 it is started again from its last checkpoint.
+# Optional: RUNS (folder of the runs, default: runs), MYXTTS (path of the binary), MASTER_PORT (29500), SSH (ssh), PAUSE (10 s).
 set -u
 read -r -a machines <<<"$1"
 gpus=$2
@@ -17,7 +19,7 @@ start() {
         # The token goes by standard input: arguments can be read by every user of a machine.
         $ssh "$host" "read -r MYXTTS_RENDEZVOUS_TOKEN; export MYXTTS_RENDEZVOUS_TOKEN; cd $(printf %q "$here") && \
             MACHINE=$machine MACHINES=${#machines[@]} GPUS=$gpus MASTER_ADDR=${machines[0]} \
-            MASTER_PORT=${MASTER_PORT:-29500} RUNS=${RUNS:-runs} MYXTTS=${MYXTTS:-myxtts} \
+            MASTER_PORT=${MASTER_PORT:-29500} RUNS=$(printf %q "${RUNS:-}") MYXTTS=$(printf %q "${MYXTTS:-myxtts}") \
             exec sh docs/cluster/machine.sh $words" <<<"$token" &
         pids+=($!)
         machine=$((machine + 1))
@@ -32,7 +34,7 @@ for attempt in 1 2 3 4 5; do
     start "$@"
     code=$?
     [ "$code" -eq 75 ] || exit "$code"
-    echo "attempt $attempt: a rank was lost; the run goes on from its last checkpoint in 10 s" >&2
+    echo "attempt $attempt: a rank was lost; the run resumes from its last checkpoint in ${PAUSE:-10} s" >&2
     sleep "${PAUSE:-10}"
 done
 exit "$code"

@@ -32,7 +32,7 @@ const KILL_GRACE: Duration = Duration::from_secs(2);
 
 /// Examples at the end of `--help`.
 const EXAMPLES: &str = "Examples:
-  myxtts launch --gpus 4 -- train corpus --preset base       one process for each of four GPUs
+  myxtts launch --gpus 4 -- train corpus --preset normal     one process for each of four GPUs
   myxtts launch --ranks 2 -- train corpus --preset tiny      two processes on the CPU
   myxtts launch --gpus 2 -- train --resume run-001           resumes, with any number of ranks
   myxtts launch --gpus 8 --machines 4 --machine 2 --rendezvous node0:29500 -- train corpus
