@@ -93,7 +93,7 @@ impl StageBar {
         // Two different figures: a step holds the GPU from its first kernel to its last, gaps between them included; NVML
         // counts the time in which a kernel ran.
         if let Some(busy) = progress.busy {
-            line += &format!(", a step on the GPU {} % of the last seconds", percent(busy));
+            line += &format!(", GPU step {} % of the last seconds", percent(busy));
         }
         if let Some(utilisation) = utilisation {
             line += &format!(", kernels {} % (NVML)", percent(utilisation));
@@ -102,7 +102,7 @@ impl StageBar {
             line += &format!(", {} % waiting for batches", percent(wait));
         }
         if let Some(summing) = progress.communication {
-            line += &format!(", {} % waiting for sums over ranks", percent(summing));
+            line += &format!(", {} % waiting for all-reduce", percent(summing));
         }
         line
     }
@@ -190,9 +190,9 @@ mod tests {
         let start = "epoch 1.5, loss 2.2500 falling (text 0.500), 31.0 clips/s";
         let end = "0 % waiting for batches";
         // Regression: such a run was reported as "GPU 100 % busy".
-        let both = "a step on the GPU 100 % of the last seconds, kernels 80 % (NVML)";
+        let both = "GPU step 100 % of the last seconds, kernels 80 % (NVML)";
         assert_eq!(StageBar::line(&progress(Some(0.998)), Some(0.8)), format!("{start}, {both}, {end}"));
-        let alone = "a step on the GPU 100 % of the last seconds";
+        let alone = "GPU step 100 % of the last seconds";
         assert_eq!(StageBar::line(&progress(Some(1.0)), None), format!("{start}, {alone}, {end}"));
         assert_eq!(StageBar::line(&progress(None), None), format!("{start}, {end}"), "on the CPU");
     }

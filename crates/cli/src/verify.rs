@@ -90,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 fn verdict(outcome: &Outcome) -> String {
     let VerifyReport { records, shards, bytes, failures, findings } = &outcome.found;
     let verdict = match &outcome.fixed {
-        None if outcome.sound => "sound        all records are intact".to_owned(),
+        None if outcome.sound => "ok           all records are intact".to_owned(),
         None => format!("damaged      {} findings; --fix rebuilds these records", findings.len()),
         Some(_) => format!("fixed        {} findings", findings.len()),
     };

@@ -85,7 +85,7 @@ impl HostCodebook {
         if which.is_empty() {
             return;
         }
-        assert!(n > 0, "codes are made of rows, and there are none");
+        assert!(n > 0, "a codebook cannot be initialised from zero rows");
         let (mut random, deviations) = (Stream::new(seed), deviations(rows, width));
         let mut order: Vec<usize> = (0..n).collect();
         for (i, &code) in which.iter().enumerate() {

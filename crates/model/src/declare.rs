@@ -51,8 +51,8 @@ fn permute(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
 const ROWS: usize = 16;
 
 fn permute_into(data: &[f32], shape: &[usize], order: &[usize], out: &mut [f32]) {
-    assert_eq!(data.len(), shape.iter().product::<usize>(), "as many numbers as the shape has");
-    assert_eq!(data.len(), out.len(), "as many numbers as there are");
+    assert_eq!(data.len(), shape.iter().product::<usize>(), "the data must match the shape");
+    assert_eq!(data.len(), out.len(), "the output must be as long as the input");
     let mut strides = vec![1; shape.len()];
     for d in (1..shape.len()).rev() {
         strides[d - 1] = strides[d] * shape[d];

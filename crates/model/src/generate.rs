@@ -74,7 +74,7 @@ pub enum GenerateError {
         vocabulary: usize,
     },
     /// The voice was made by another model.
-    #[error("the voice has {found} numbers where this model has {wanted}: it is another model's")]
+    #[error("the voice has {found} numbers where this model has {wanted}: it was encoded by another model")]
     Voice {
         /// Values of the voice.
         found: usize,
@@ -194,15 +194,15 @@ impl<'a> From<&'a Vec<i32>> for Guided<'a> {
 impl Generator {
     /// Creates a generator without weights.
     pub fn new(device: Device, precision: Precision, sizes: &GptSizes) -> Result<Generator, Error> {
-        Generator::with_lines(device, precision, sizes, false)
+        Generator::with_guidance(device, precision, sizes, false)
     }
 
     /// Like `new`, for a GPT trained with text dropout, which allows guidance.
     pub fn guided(device: Device, precision: Precision, sizes: &GptSizes) -> Result<Generator, Error> {
-        Generator::with_lines(device, precision, sizes, true)
+        Generator::with_guidance(device, precision, sizes, true)
     }
 
-    fn with_lines(
+    fn with_guidance(
         device: Device,
         precision: Precision,
         sizes: &GptSizes,

@@ -83,7 +83,7 @@ pub struct Sequences {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
     /// The arrays have different numbers of rows.
-    #[error("a batch of {rows} rows has {found} {what}: give every row as many as the others")]
+    #[error("expected one entry of {what} per row for {rows} rows, found {found}")]
     Uneven {
         /// Number of rows, from the lengths of the text.
         rows: usize,
@@ -93,7 +93,7 @@ pub enum SequenceError {
         found: usize,
     },
     /// A row's length exceeds the padded length.
-    #[error("row {row} says it has {found} {what} where {room} fit")]
+    #[error("row {row} declares {found} {what}, but the padded length is {room}")]
     Length {
         /// Row index.
         row: usize,
@@ -119,7 +119,7 @@ pub enum SequenceError {
         positions: usize,
     },
     /// An id is outside its vocabulary.
-    #[error("row {row} has {what} {id} at place {place}, but the model has 0 to {last}: were they made with another vocabulary?", last = .vocabulary - 1)]
+    #[error("row {row} has {what} {id} at position {place}, but the model has 0 to {last}: was it made with another vocabulary?", last = .vocabulary - 1)]
     Id {
         /// Row index.
         row: usize,

@@ -69,7 +69,7 @@ pub enum SpeakError {
         shortest: f64,
     },
     /// A reference is a folder.
-    #[error("{}: it is a folder: name the recordings in it", path.display())]
+    #[error("{} is a folder: list the recordings in it instead", path.display())]
     ReferenceIsFolder {
         /// The folder.
         path: PathBuf,

@@ -55,8 +55,8 @@ pub enum EnqueueError {
     /// The queue is full or closed.
     #[error("the queue is full or closed")]
     Queue(QueueError),
-    /// There is no memory for the model next to those that are speaking.
-    #[error("there is no memory for the model {model:?} next to those that are speaking: try again later")]
+    /// Not enough memory to open the model while others are busy.
+    #[error("there is not enough memory to open the model {model:?} while other models are busy: try again later")]
     NoRoom {
         /// The model.
         model: String,
