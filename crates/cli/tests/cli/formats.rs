@@ -1,5 +1,5 @@
 //! Files of every format that was ever written still load: `testdata/formats/` has a folder for each set of them, with a
-//! corpus, its cache, a model folder, and a run that was left at step 2 of 4 of its DVAE stage.
+//! corpus, its cache, a model folder with a stored voice, and a run that was left at step 2 of 4 of its DVAE stage.
 //!
 //! A change of a format adds a folder and leaves the others: `MYXTTS_NEW_FORMATS=v2 cargo test -p myxtts --test cli --
 //! --ignored formats::write_the_fixture` writes `testdata/formats/v2`, and `MADE` below gets its line.
@@ -13,6 +13,7 @@ use myxtts_demo::{Language, SAMPLE_RATE, VOICES, speak};
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::folder::RunFolder;
+use myxtts_speak::voices::StoredVoice;
 
 use super::train::{done, myxtts, resume};
 use crate::tiny;
@@ -115,6 +116,23 @@ fn stored_models_still_speak() {
 }
 
 #[test]
+fn stored_voices_still_speak() {
+    for (name, folder) in sets() {
+        let file = folder.path().join("model/voices/anna.safetensors");
+        let voice = StoredVoice::read(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(voice.name, "anna", "{name}");
+        assert_eq!(voice.references, ["clip0.wav", "clip2.wav"], "{name}");
+        assert!(voice.report.is_some(), "{name}: the quality report is part of the file");
+        let arguments = [
+            "speak", "Hello", "--voice", "anna", "--device", "cpu", "--greedy", "-o", "out.wav", "--model",
+            "model",
+        ];
+        done(&mut myxtts(folder.path(), &arguments));
+        assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
+    }
+}
+
+#[test]
 fn stored_runs_still_go_on() {
     for (name, folder) in sets() {
         let folder = folder.path();
@@ -157,6 +175,9 @@ fn write_the_fixture() {
     }
     fs::write(folder.join("corpus/metadata.csv"), metadata).unwrap();
     tiny::write_sized(&folder.join("model"), &[Part::Dvae], 8, 8);
+    let voice =
+        ["voice", "add", "anna", "corpus/wavs/clip0.wav", "corpus/wavs/clip2.wav", "--model", "model"];
+    done(&mut myxtts(folder, &voice));
     let mut arguments =
         vec!["train", "corpus", "--name", RUN, "--device", "cpu", "--from", "model", "--stage", "dvae"];
     for setting in [
