@@ -83,7 +83,7 @@ pub struct Sequences {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
     /// The arrays have different numbers of rows.
-    #[error("expected one entry of {what} per row for {rows} rows, found {found}")]
+    #[error("{found} {what} cannot be divided evenly among {rows} rows")]
     Uneven {
         /// Number of rows, from the lengths of the text.
         rows: usize,

@@ -93,13 +93,16 @@ fn invalid_sequences_are_errors() {
     let said = error(Rows { code_lengths: &[4], ..rows() });
     assert!(said.contains("1 lengths of codes"), "{said}");
     let said = error(Rows { text_lengths: &[4, 3], ..rows() });
-    assert!(said.contains("row 0") && said.contains("4 tokens") && said.contains("3 fit"), "{said}");
+    assert!(
+        said.contains("row 0") && said.contains("4 tokens") && said.contains("padded length is 3"),
+        "{said}"
+    );
     let said = error(Rows { code_lengths: &[4, -1], ..rows() });
     assert!(said.contains("row 1") && said.contains("-1 codes"), "{said}");
     let said = error(Rows { code_lengths: &[4, 4], ..rows() });
     assert!(said.contains("row 1") && said.contains("999") && said.contains("0 to 31"), "{said}");
     let said = error(Rows { text_lengths: &[3, 3], ..rows() });
-    assert!(said.contains("row 0") && said.contains("token -9") && said.contains("place 2"), "{said}");
+    assert!(said.contains("row 0") && said.contains("token -9") && said.contains("position 2"), "{said}");
     let long = vec![5; 2 * 700];
     let said = error(Rows { codes: &long, ..rows() });
     assert!(said.contains("700 codes") && said.contains("608"), "{said}");

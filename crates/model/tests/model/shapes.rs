@@ -26,7 +26,7 @@ fn sizes_are_inferred_from_the_shapes_of_a_release() {
         ("fc.weight", vec![512]),
     ] {
         let name = format!("{PREFIX}{name}");
-        let damaged = |asked: &str| if asked == name { Some(shape.clone()) } else { of(asked) };
+        let damaged = |key: &str| if key == name { Some(shape.clone()) } else { of(key) };
         let error = SpeakerSizes::of_shapes(&damaged).unwrap_err();
         assert!(error.to_string().contains(&name), "{error}");
     }

@@ -3,7 +3,7 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, DATE, Language, Percent, Rule, as_cardinal, lowercase, number};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::{Form, Noun, Numerals, arabic::Arabic};
 
 const MONTHS: [&str; 12] = [
@@ -24,7 +24,7 @@ const MONTHS: [&str; 12] = [
 pub(super) static LANGUAGE: Language = Language {
     code: "ar",
     numerals: &Arabic,
-    writing: Writing { point: ',', blanks: false, lenient: true },
+    writing: NumberFormat { point: ',', spaces: false, lenient: true },
     minus: "سالب",
     percent: Percent::Uninflected("في المئة"),
     degree: Noun::four(Form::Feminine, "درجة", "درجات", "درجة", "درجة"),

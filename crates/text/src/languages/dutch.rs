@@ -3,7 +3,7 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, DATE, Language, Percent, Rule, lowercase, number, text};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::dutch::{Dutch, by_hundreds};
 use crate::numbers::{Form, Noun, Numerals};
 
@@ -25,7 +25,7 @@ const MONTHS: [&str; 12] = [
 pub(super) static LANGUAGE: Language = Language {
     code: "nl",
     numerals: &Dutch,
-    writing: Writing { point: ',', blanks: false, lenient: false },
+    writing: NumberFormat { point: ',', spaces: false, lenient: false },
     minus: "min",
     percent: Percent::Uninflected("procent"),
     degree: Noun::two(Form::Alone, "graad", "graden"),

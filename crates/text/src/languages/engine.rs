@@ -3,8 +3,8 @@
 
 use regex::{Captures, Regex};
 
+use super::number_format::{NumberFormat, ParsedNumber, parse};
 use super::tidy;
-use super::written::{Writing, Written, parse};
 use crate::numbers::{self, Currency, Form, Noun, Numerals, digit_by_digit};
 
 /// Everything the engine needs to know about a language.
@@ -14,7 +14,7 @@ pub(super) struct Language {
     /// Number words.
     pub(super) numerals: &'static dyn Numerals,
     /// Number format: decimal sign and thousands separators.
-    pub(super) writing: Writing,
+    pub(super) writing: NumberFormat,
     /// Spoken form of a minus before a number.
     pub(super) minus: &'static str,
     /// Spoken form of "%".
@@ -80,7 +80,7 @@ pub(super) struct Engine {
     language: &'static Language,
     rules: Vec<(Regex, &'static Rule)>,
     abbreviations: Vec<(Regex, &'static str)>,
-    blanks: Regex,
+    spaces: Regex,
     minus: Regex,
     money: [Regex; 2],
     percent: Regex,
@@ -99,7 +99,7 @@ impl Engine {
             let end = if short.ends_with('.') { "" } else { r"\b" };
             pattern(&format!(r"(?i)\b{}{end}", regex::escape(short)))
         };
-        let blank = if language.writing.blanks { "[ \u{a0}]" } else { "\u{a0}" };
+        let blank = if language.writing.spaces { "[ \u{a0}]" } else { "\u{a0}" };
         Engine {
             language,
             rules: language.rules.iter().map(|rule| (pattern(rule.pattern), rule)).collect(),
@@ -108,7 +108,7 @@ impl Engine {
                 .iter()
                 .map(|(short, long)| (abbreviation(short), *long))
                 .collect(),
-            blanks: pattern(&format!(r"\b[1-9][0-9]{{0,2}}(?:{blank}[0-9]{{3}})+\b")),
+            spaces: pattern(&format!(r"\b[1-9][0-9]{{0,2}}(?:{blank}[0-9]{{3}})+\b")),
             minus: pattern(r"(^|[\s(])[-−–]([0-9$£€])"),
             // A sign that touches its number takes precedence over one a space away: "625 €8".
             money: [
@@ -131,7 +131,7 @@ impl Engine {
             text = replace(pattern, &text, |_| Some((*long).into()));
         }
         text = self
-            .blanks
+            .spaces
             .replace_all(&text, |found: &Captures| found[0].replace([' ', '\u{a0}'], ""))
             .into_owned();
         for (pattern, rule) in &self.rules {
@@ -159,9 +159,9 @@ impl Engine {
             (text(found, 4), text(found, 3))
         };
         let (integer, fraction) = match parse(amount, self.language.writing) {
-            Written::Integer(integer) => (integer, String::new()),
-            Written::Decimal(integer, fraction) => (integer, fraction),
-            Written::Parts(_) => return None,
+            ParsedNumber::Integer(integer) => (integer, String::new()),
+            ParsedNumber::Decimal(integer, fraction) => (integer, fraction),
+            ParsedNumber::Parts(_) => return None,
         };
         numbers::currency(&integer, &fraction, Currency::from_sign(sign)?, self.language.code)
     }
@@ -187,7 +187,7 @@ impl Engine {
     /// Reads a written number and the noun it counts.
     fn count(&self, amount: &str, noun: &Noun) -> Option<String> {
         match parse(amount, self.language.writing) {
-            Written::Integer(digits) => self.language.numerals.count(digits.parse().ok()?, noun),
+            ParsedNumber::Integer(digits) => self.language.numerals.count(digits.parse().ok()?, noun),
             _ => Some(format!("{} {}", self.number(amount)?, noun.fraction)),
         }
     }
@@ -195,14 +195,16 @@ impl Engine {
     fn number(&self, amount: &str) -> Option<String> {
         let words = self.language.numerals;
         match parse(amount, self.language.writing) {
-            Written::Integer(digits) => {
+            ParsedNumber::Integer(digits) => {
                 let spelled = digits.len() > 1 && digits.starts_with('0');
                 let n = digits.parse().ok().filter(|_| !spelled);
                 let bare = n.filter(|_| digits == amount).and_then(self.language.bare);
                 bare.or_else(|| words.cardinal(n?, Form::Alone)).or_else(|| digit_by_digit(words, &digits))
             }
-            Written::Decimal(integer, fraction) => numbers::decimal(&integer, &fraction, self.language.code),
-            Written::Parts(parts) => {
+            ParsedNumber::Decimal(integer, fraction) => {
+                numbers::decimal(&integer, &fraction, self.language.code)
+            }
+            ParsedNumber::Parts(parts) => {
                 let said: Option<Vec<String>> = parts.iter().map(|part| self.number(part)).collect();
                 Some(said?.join(" "))
             }

@@ -4,7 +4,7 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, DATE, Language, Percent, Rule, lowercase, number, text};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::german::{German, by_hundreds, ordinal_stem};
 use crate::numbers::{Form, Noun, Numerals};
 
@@ -26,7 +26,7 @@ const MONTHS: [&str; 12] = [
 pub(super) static LANGUAGE: Language = Language {
     code: "de",
     numerals: &German,
-    writing: Writing { point: ',', blanks: false, lenient: false },
+    writing: NumberFormat { point: ',', spaces: false, lenient: false },
     minus: "minus",
     percent: Percent::After(Noun::two(Form::Neuter, "prozent", "prozent")),
     degree: Noun::two(Form::Neuter, "grad", "grad"),

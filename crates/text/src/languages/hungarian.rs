@@ -3,13 +3,13 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, Language, Percent, Rule, as_cardinal, lowercase, number, text};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::{Form, Noun, Numerals, hungarian::Hungarian};
 
 pub(super) static LANGUAGE: Language = Language {
     code: "hu",
     numerals: &Hungarian,
-    writing: Writing { point: ',', blanks: true, lenient: false },
+    writing: NumberFormat { point: ',', spaces: true, lenient: false },
     minus: "mínusz",
     percent: Percent::After(Noun::two(Form::Neuter, "százalék", "százalék")),
     degree: Noun::two(Form::Neuter, "fok", "fok"),

@@ -3,7 +3,7 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, DATE, Language, Percent, Rule, as_cardinal, lowercase, number, text};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::{Form, Noun, Numerals, italian::Italian};
 
 const MONTHS: [&str; 12] = [
@@ -24,7 +24,7 @@ const MONTHS: [&str; 12] = [
 pub(super) static LANGUAGE: Language = Language {
     code: "it",
     numerals: &Italian,
-    writing: Writing { point: ',', blanks: false, lenient: false },
+    writing: NumberFormat { point: ',', spaces: false, lenient: false },
     minus: "meno",
     percent: Percent::Uninflected("per cento"),
     degree: Noun::two(Form::Masculine, "grado", "gradi"),

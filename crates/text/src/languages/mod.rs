@@ -12,13 +12,13 @@ mod french;
 mod german;
 mod hungarian;
 mod italian;
+mod number_format;
 mod polish;
 mod portuguese;
 mod russian;
 mod spanish;
 mod tidy;
 mod turkish;
-mod written;
 
 use std::sync::LazyLock;
 

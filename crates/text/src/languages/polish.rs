@@ -3,7 +3,7 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, DATE, Language, Percent, Rule, as_cardinal, lowercase, number, text};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::polish::{Polish, inflect};
 use crate::numbers::{Form, Noun, Numerals};
 
@@ -25,7 +25,7 @@ const MONTHS: [&str; 12] = [
 pub(super) static LANGUAGE: Language = Language {
     code: "pl",
     numerals: &Polish,
-    writing: Writing { point: ',', blanks: true, lenient: false },
+    writing: NumberFormat { point: ',', spaces: true, lenient: false },
     minus: "minus",
     percent: Percent::After(Noun::four(Form::Masculine, "procent", "procent", "procent", "procenta")),
     degree: Noun::four(Form::Masculine, "stopień", "stopnie", "stopni", "stopnia"),

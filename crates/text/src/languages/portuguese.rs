@@ -3,7 +3,7 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, DATE, Language, Percent, Rule, as_cardinal, lowercase, number, text};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::{Form, Noun, Numerals, portuguese::Portuguese};
 
 const MONTHS: [&str; 12] = [
@@ -24,7 +24,7 @@ const MONTHS: [&str; 12] = [
 pub(super) static LANGUAGE: Language = Language {
     code: "pt",
     numerals: &Portuguese,
-    writing: Writing { point: ',', blanks: true, lenient: false },
+    writing: NumberFormat { point: ',', spaces: true, lenient: false },
     minus: "menos",
     percent: Percent::Uninflected("por cento"),
     degree: Noun::two(Form::Masculine, "grau", "graus"),

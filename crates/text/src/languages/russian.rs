@@ -3,7 +3,7 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, DATE, Language, Percent, Rule, as_cardinal, lowercase, number, text};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::russian::{Ending, Russian, ordinal};
 use crate::numbers::{Form, Noun, Numerals};
 
@@ -25,7 +25,7 @@ const MONTHS: [&str; 12] = [
 pub(super) static LANGUAGE: Language = Language {
     code: "ru",
     numerals: &Russian,
-    writing: Writing { point: ',', blanks: true, lenient: true },
+    writing: NumberFormat { point: ',', spaces: true, lenient: true },
     minus: "минус",
     percent: Percent::After(Noun::four(Form::Masculine, "процент", "процента", "процентов", "процента")),
     degree: Noun::four(Form::Masculine, "градус", "градуса", "градусов", "градуса"),

@@ -3,7 +3,7 @@
 use regex::Captures;
 
 use super::engine::{CLOCK, DATE, Language, Percent, Rule, as_cardinal, number, text};
-use super::written::Writing;
+use super::number_format::NumberFormat;
 use crate::numbers::{Form, Noun, Numerals, turkish::Turkish};
 
 const MONTHS: [&str; 12] = [
@@ -14,7 +14,7 @@ const MONTHS: [&str; 12] = [
 pub(super) static LANGUAGE: Language = Language {
     code: "tr",
     numerals: &Turkish,
-    writing: Writing { point: ',', blanks: false, lenient: false },
+    writing: NumberFormat { point: ',', spaces: false, lenient: false },
     minus: "eksi",
     percent: Percent::Before("yüzde"),
     degree: Noun::two(Form::Alone, "derece", "derece"),

@@ -2,11 +2,11 @@
 
 /// Number format of a language.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Writing {
+pub(super) struct NumberFormat {
     /// Decimal sign; the other one of dot and comma groups thousands.
     pub(super) point: char,
     /// Whether thousands may be grouped by plain spaces ("1 234").
-    pub(super) blanks: bool,
+    pub(super) spaces: bool,
     /// Whether exactly three digits after a single decimal sign are still thousands. For languages whose texts mix both
     /// conventions ("1,234" in Russian).
     pub(super) lenient: bool,
@@ -14,7 +14,7 @@ pub(super) struct Writing {
 
 /// A parsed number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum ParsedNumber {
     /// Digits of a whole number.
     Integer(String),
     /// Digits on both sides of the decimal sign.
@@ -24,26 +24,27 @@ pub(super) enum Written {
 }
 
 /// Parses a run of digits, dots and commas that starts and ends with a digit.
-pub(super) fn parse(text: &str, writing: Writing) -> Written {
+pub(super) fn parse(text: &str, writing: NumberFormat) -> ParsedNumber {
     let pieces: Vec<&str> = text.split(['.', ',']).collect();
     let signs: Vec<char> = text.chars().filter(|c| matches!(c, '.' | ',')).collect();
-    let parts = || Written::Parts(pieces.iter().filter(|p| !p.is_empty()).map(|p| (*p).to_owned()).collect());
+    let parts =
+        || ParsedNumber::Parts(pieces.iter().filter(|p| !p.is_empty()).map(|p| (*p).to_owned()).collect());
     if pieces.iter().any(|piece| piece.is_empty()) {
         return parts();
     }
     let grouped = |pieces: &[&str]| {
         pieces[0].len() <= 3 && !pieces[0].starts_with('0') && pieces[1..].iter().all(|p| p.len() == 3)
     };
-    let decimal = |whole: &[&str]| Written::Decimal(whole.concat(), pieces[pieces.len() - 1].to_owned());
+    let decimal = |whole: &[&str]| ParsedNumber::Decimal(whole.concat(), pieces[pieces.len() - 1].to_owned());
     match signs.as_slice() {
-        [] => Written::Integer(text.to_owned()),
+        [] => ParsedNumber::Integer(text.to_owned()),
         [sign] if (*sign != writing.point || writing.lenient) && grouped(&pieces) => {
-            Written::Integer(pieces.concat())
+            ParsedNumber::Integer(pieces.concat())
         }
         [_] => decimal(&pieces[..1]),
         [first, rest @ ..] if rest.iter().all(|sign| sign == first) => {
             if grouped(&pieces) {
-                Written::Integer(pieces.concat())
+                ParsedNumber::Integer(pieces.concat())
             } else {
                 parts()
             }
@@ -61,14 +62,14 @@ pub(super) fn parse(text: &str, writing: Writing) -> Written {
 mod tests {
     use super::*;
 
-    const COMMA: Writing = Writing { point: ',', blanks: false, lenient: false };
+    const COMMA: NumberFormat = NumberFormat { point: ',', spaces: false, lenient: false };
 
-    fn integer(text: &str) -> Written {
-        Written::Integer(text.into())
+    fn integer(text: &str) -> ParsedNumber {
+        ParsedNumber::Integer(text.into())
     }
 
-    fn decimal(whole: &str, fraction: &str) -> Written {
-        Written::Decimal(whole.into(), fraction.into())
+    fn decimal(whole: &str, fraction: &str) -> ParsedNumber {
+        ParsedNumber::Decimal(whole.into(), fraction.into())
     }
 
     #[test]
@@ -81,8 +82,8 @@ mod tests {
         assert_eq!(parse("0.123", COMMA), decimal("0", "123"));
         assert_eq!(parse("1.234,56", COMMA), decimal("1234", "56"));
         assert_eq!(parse("1,234.56", COMMA), decimal("1234", "56"));
-        assert_eq!(parse("1,234", Writing { lenient: true, ..COMMA }), integer("1234"));
-        assert_eq!(parse("1.2.3", COMMA), Written::Parts(vec!["1".into(), "2".into(), "3".into()]));
-        assert_eq!(parse("1,,2", COMMA), Written::Parts(vec!["1".into(), "2".into()]));
+        assert_eq!(parse("1,234", NumberFormat { lenient: true, ..COMMA }), integer("1234"));
+        assert_eq!(parse("1.2.3", COMMA), ParsedNumber::Parts(vec!["1".into(), "2".into(), "3".into()]));
+        assert_eq!(parse("1,,2", COMMA), ParsedNumber::Parts(vec!["1".into(), "2".into()]));
     }
 }
