@@ -192,9 +192,9 @@ pub static KEYS: &[Key] = &[
 
     // Guards.
     Key::new("training.bad_step_budget", int(0, 1_000_000), "50",
-        "steps with a NaN or Inf loss or gradient that are skipped and logged before the run stops; 50 tolerates a few bad clips"),
+        "steps with a NaN or Inf loss, or a NaN, Inf or far too large gradient, that are skipped and logged before the run rolls back to its last checkpoint; 50 tolerates a few bad clips"),
     Key::new("training.bad_steps_in_a_row", int(0, 10_000), "5",
-        "consecutive steps with a NaN or Inf loss or gradient before the run stops; more than 5 in a row are not caused by single clips"),
+        "consecutive skipped steps before the run rolls back to its last checkpoint; more than 5 in a row are not caused by single clips"),
     Key::new("training.spike_limit", float(2.0, 1000.0), "10.0",
         "deviations above the recent median loss at which a loss is reported as a spike; 10 ignores ordinary noise"),
     Key::new("training.early_stop_patience", int(1, 100_000), "null",
