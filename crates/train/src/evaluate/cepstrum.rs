@@ -1,20 +1,20 @@
-//! Mel-cepstral distortion: how far the spectral envelopes of two utterances are apart, in decibels.
+//! Mel-cepstral distortion: the distance of the spectral envelopes of two utterances, in decibels.
 //!
 //! A frame of natural log-mels `ln P` over M channels has the cepstrum
 //!
 //! `c[k] = 1/M · Σ_m ln P[m] · cos(π k (m + ½) / M)`,
 //!
 //! and two frames have the distortion `10 √2 / ln 10 · sqrt(Σ (c[k] - c'[k])²)`, k from 1 to 13. The factor and the scale of
-//! the cosines belong together: this way the number is what it claims to be, the root of the mean squared difference of
-//! two *power* envelopes in dB. (An orthonormal transform under the same factor, as often seen, gives numbers √(2M) times
-//! as large.) `c[0]`, which is loudness, is left out, and so is what lies beyond 13: partials of the voice.
+//! the cosines belong together: only then is the result the root mean square difference of two *power* envelopes in dB. (An
+//! orthonormal transform with the same factor, as often seen, gives values √(2M) times as large.) `c[0]`, which is loudness,
+//! is left out, and so are coefficients above 13, which represent partials of the voice.
 //!
-//! Mels of XTTS are of power. Numbers compare with each other and, roughly, with other work, whose cepstra come from
+//! Mels of XTTS are of power. Values are comparable with each other and, roughly, with other work, whose cepstra come from
 //! other filters.
 
 use super::dtw::{Alignment, Frames, Warp, align};
 
-/// The last coefficient that counts.
+/// The last coefficient that is used.
 const LAST: usize = 13;
 
 /// The cepstra `[frames, 13]` of natural log-mel frames, coefficients 1 to 13.
@@ -29,17 +29,17 @@ pub fn cepstra(mel: Frames<'_>) -> Vec<f32> {
     mel.rows().flat_map(|frame| table.iter().map(move |row| of(frame, row))).collect()
 }
 
-/// The mean distortion in dB along the path on which the cepstra are nearest; infinite where either sequence is empty.
+/// Mean distortion in dB along the path that minimises it; infinite where either sequence is empty.
 pub fn distortion(a: Frames<'_>, b: Frames<'_>) -> f32 {
     let (a, b) = (cepstra(a), cepstra(b));
     let of = |values| Frames { values, channels: LAST };
-    // Colour counts here: it is part of how a voice sounds.
+    // Channel means are kept: they are part of how a voice sounds.
     let path =
         align(of(&a), of(&b), &Warp { channel_mean: false, frame_mean: false, floor: None, band: None });
     mean_along(&a, &b, &path)
 }
 
-/// The mean distortion in dB along a path that was found by other means.
+/// Mean distortion in dB along a given path.
 pub fn distortion_along(a: Frames<'_>, b: Frames<'_>, path: &Alignment) -> f32 {
     mean_along(&cepstra(a), &cepstra(b), path)
 }
@@ -63,7 +63,7 @@ mod tests {
 
     const MELS: usize = 80;
 
-    /// An envelope with a ripple of so many half waves, this high in dB.
+    /// An envelope with a ripple of the given number of half waves and amplitude in dB.
     fn rippled(half_waves: usize, decibels: f32) -> Vec<f32> {
         let angle = |m: usize| std::f32::consts::PI * half_waves as f32 * (m as f32 + 0.5) / MELS as f32;
         (0..MELS).map(|m| decibels * 10f32.ln() / 10.0 * angle(m).cos()).collect()

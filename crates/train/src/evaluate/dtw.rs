@@ -1,34 +1,34 @@
-//! Dynamic time warping: the distance of two sequences whose times run differently.
+//! Dynamic time warping: the distance of two sequences with different timing.
 //!
-//! A path goes from the first pair of frames to the last, each step one frame on in one sequence or in both. A step in
-//! both counts twice: then every path has the same length, the frames of both sequences together, and the smallest mean
-//! is the smallest sum. With steps that count once, a path would be rewarded for its diagonals, and what divides the sum
-//! would depend on the path that won.
+//! A path goes from the first pair of frames to the last; each step advances one frame in one sequence or in both. A step in
+//! both counts twice, so that every path has the same length (the number of frames of both sequences together), and the
+//! smallest mean is the smallest sum. If all steps counted once, diagonal steps would be favoured, and the divisor of the
+//! sum would depend on the best path.
 
-/// Why numbers are no sequence of frames.
+/// Why values are not a valid sequence of frames.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FramesError {
-    /// The last frame is not whole, or frames have no channels.
-    #[error("{values} numbers are no whole frames of {channels} channels")]
+    /// The last frame is incomplete, or frames have no channels.
+    #[error("{values} values are not a whole number of frames of {channels} channels")]
     Ragged {
-        /// How many numbers there are.
+        /// Number of values.
         values: usize,
-        /// How many a frame has.
+        /// Values per frame.
         channels: usize,
     },
-    /// A number that no sound has.
+    /// A value is NaN or Inf.
     #[error("frame {frame} has {value} in channel {channel}: the model or the file it came from is damaged")]
     NotFinite {
-        /// The frame.
+        /// Index of the frame.
         frame: usize,
-        /// The channel.
+        /// Index of the channel.
         channel: usize,
-        /// What is there.
+        /// The value, as text.
         value: String,
     },
 }
 
-/// Log-mel frames, or any others: `[frames, channels]`, row-major, all finite. There may be none.
+/// A view of frames, such as log-mels: `[frames, channels]`, row-major, all finite. May be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames<'a> {
     pub(super) values: &'a [f32],
@@ -36,7 +36,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// A view of these numbers as frames.
+    /// Views values as frames.
     pub fn new(values: &'a [f32], channels: usize) -> Result<Frames<'a>, FramesError> {
         if channels == 0 || !values.len().is_multiple_of(channels) {
             return Err(FramesError::Ragged { values: values.len(), channels });
@@ -51,17 +51,17 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// How many frames.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         self.values.len() / self.channels
     }
 
-    /// Whether there are none.
+    /// Whether there are no frames.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Numbers of a frame.
+    /// Values per frame.
     pub fn channels(&self) -> usize {
         self.channels
     }
@@ -74,18 +74,17 @@ impl<'a> Frames<'a> {
 
 /// How two sequences are compared.
 ///
-/// The default takes away what a voice, a microphone and a loudness do to every frame alike and keeps what changes from
-/// sound to sound.
+/// The default removes constant effects of voice, microphone and loudness, and keeps what changes over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Warp {
-    /// Every channel less its mean over time: the colour of voice and room.
+    /// Subtracts from every channel its mean over time: the colour of voice and room.
     pub channel_mean: bool,
-    /// Every frame less its mean over channels: loudness. Silence then becomes as loud as speech.
+    /// Subtracts from every frame its mean over channels: loudness. Silence then counts as much as speech.
     pub frame_mean: bool,
-    /// Whatever is so many decibels below the loudest value is raised to there, in log-mels of power: noise that nobody
-    /// hears beside the voice must not outweigh it.
+    /// Raises every value this many decibels below the loudest to that level, in log-mels of power: noise masked by the
+    /// voice must not outweigh it.
     ///
-    /// Of 20 demo sentences (English), the right one was nearest so often among 20, with `channel_mean`:
+    /// Number of 20 demo sentences (English) for which the right one of 20 was nearest, with `channel_mean`:
     ///
     /// | floor | white noise at 10 dB | at 0 dB | voice of a man | of a child |
     /// |---|---|---|---|---|
@@ -94,10 +93,10 @@ pub struct Warp {
     /// | 50 | 20 | 15 | 20 | 12 |
     /// | 40 | 20 | 20 | 18 | 2 |
     ///
-    /// What is quiet tells sentences apart across voices, so a floor that is too high hears only the voice.
+    /// Quiet parts distinguish sentences across voices, so with too high a floor only the voice matters.
     pub floor: Option<f32>,
-    /// How far a path may stray from the straight one, as a share of the length: 0.2 lets a frame at the middle of one
-    /// sequence meet those between 0.3 and 0.7 of the other. `None` lets it stray anywhere.
+    /// Maximum deviation of a path from the straight one, as a share of the length: with 0.2, a frame at the middle of one
+    /// sequence can match those between 0.3 and 0.7 of the other. `None` sets no limit.
     pub band: Option<f32>,
 }
 
@@ -110,19 +109,19 @@ impl Default for Warp {
 /// The best path between two sequences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alignment {
-    /// The mean distance along it, as [`distance`] gives it.
+    /// Mean distance along the path, as [`distance`] returns it.
     pub distance: f32,
-    /// Pairs of frames in order, of the first and of the second sequence; none where either is empty.
+    /// Pairs of frame indices in order, of the first and of the second sequence; empty where either sequence is.
     pub pairs: Vec<(usize, usize)>,
 }
 
-/// The mean Euclidean distance of frames along the best path; infinite where either sequence is empty. It holds two rows
-/// of sums, not the table.
+/// Mean Euclidean distance of frames along the best path; infinite where either sequence is empty. Needs memory for two rows
+/// of sums, not for the whole table.
 pub fn distance(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> f32 {
     Prepared::new(a, warp).distance(&Prepared::new(b, warp), warp)
 }
 
-/// The same and the path itself, for a byte per pair of frames.
+/// As [`distance`], with the path itself; needs one byte per pair of frames.
 pub fn align(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> Alignment {
     let (a, b) = (Prepared::new(a, warp), Prepared::new(b, warp));
     let mut steps = vec![Step::Both; a.frames * b.frames];
@@ -144,7 +143,7 @@ pub fn align(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> Alignment {
     Alignment { distance, pairs }
 }
 
-/// Which sequence a step goes on in.
+/// The sequence in which a step advances.
 #[derive(Clone, Copy)]
 enum Step {
     Both,
@@ -152,15 +151,15 @@ enum Step {
     Second,
 }
 
-/// A sequence with its means taken away: to be done once, however many others it is compared with.
+/// A sequence with its means subtracted: computed once, however many others it is compared with.
 pub(super) struct Prepared {
     frames: usize,
-    /// Channels rounded up to whole lanes, the rest zeros.
+    /// Channels rounded up to whole lanes; the rest are zeros.
     width: usize,
     values: Vec<f32>,
 }
 
-/// Sums that are kept apart, so that they are added up side by side.
+/// Number of separate partial sums, so that the compiler can vectorise them.
 const LANES: usize = 8;
 
 impl Prepared {
@@ -200,14 +199,14 @@ impl Prepared {
         &self.values[at * self.width..][..self.width]
     }
 
-    /// Fills the table row by row, telling `step` how each place is best reached.
+    /// Fills the table row by row, and calls `step` with the best step to each cell.
     fn walk(&self, other: &Prepared, warp: &Warp, mut step: impl FnMut(usize, usize, Step)) -> f32 {
-        assert_eq!(self.width, other.width, "frames of the same channels are compared");
+        assert_eq!(self.width, other.width, "both sequences need the same number of channels");
         let (n, m) = (self.frames, other.frames);
         if n == 0 || m == 0 {
             return f32::INFINITY;
         }
-        // One place more on the left, which no path goes through.
+        // One extra cell on the left, which no path can use.
         let (mut before, mut row) = (vec![f64::INFINITY; m + 1], vec![f64::INFINITY; m + 1]);
         for i in 0..n {
             row.fill(f64::INFINITY);
@@ -232,7 +231,7 @@ impl Prepared {
     }
 }
 
-/// The frames of `m` that frame `i` of `n` may meet. However narrow the band, the corners are in it and rows overlap.
+/// The frames of `m` that frame `i` of `n` may match. However narrow the band, it contains the corners, and rows overlap.
 fn within(band: Option<f32>, i: usize, n: usize, m: usize) -> std::ops::Range<usize> {
     let Some(band) = band else { return 0..m };
     let slope = m as f64 / n as f64;
@@ -263,7 +262,7 @@ mod tests {
         Frames::new(values, channels).unwrap()
     }
 
-    /// The definition: the smallest of all paths, by recursion over all of them.
+    /// The definition: the minimum over all paths, by recursion.
     fn slow(a: &[f32], b: &[f32]) -> f64 {
         fn to(a: &[f32], b: &[f32], i: usize, j: usize) -> f64 {
             let local = f64::from((a[i] - b[j]).abs());
@@ -359,7 +358,7 @@ mod tests {
         let found = align(frames(&one, 2), none, &Warp::default());
         assert_eq!(found, Alignment { distance: f32::INFINITY, pairs: Vec::new() });
         let ragged = Frames::new(&one, 3).unwrap_err();
-        assert_eq!(ragged.to_string(), "2 numbers are no whole frames of 3 channels");
+        assert_eq!(ragged.to_string(), "2 values are not a whole number of frames of 3 channels");
         let damaged = Frames::new(&[0.0, 1.0, 2.0, f32::NAN], 2).unwrap_err();
         assert!(damaged.to_string().starts_with("frame 1 has NaN in channel 1"), "{damaged}");
     }

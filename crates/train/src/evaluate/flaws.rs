@@ -1,54 +1,52 @@
-//! What is wrong with a sound by itself, without a recording or a recogniser: silence where there should be speech, and
-//! the same said again and again.
+//! Flaws of an utterance that show without a recording or a recogniser: silence instead of speech, and loops.
 
 use super::cepstrum::cepstra;
 use super::dtw::Frames;
 use serde::{Deserialize, Serialize};
 
-/// A sound whose loudest sample is below this is silence.
+/// Audio with a peak below this is silent.
 const INAUDIBLE: f32 = 1e-3;
 
-/// Frames so many decibels below the loudest are a pause.
+/// Frames this many decibels below the loudest are a pause.
 const PAUSE: f32 = 40.0;
 
-/// Seconds of a pause that no reader makes within a sentence.
+/// Length of a pause, in seconds, that no reader makes within a sentence.
 const LONG_PAUSE: f32 = 1.5;
 
-/// Rounds of a loop last at least and at most so many frames of 11.6 ms: a tenth of a second to three seconds.
+/// Length of one repetition of a loop, in frames of 11.6 ms: a tenth of a second to three seconds.
 const ROUND: std::ops::RangeInclusive<usize> = 9..=258;
 
-/// Seconds over which the sound must be like itself one round earlier, and rounds: what is a loop was said three times, and
-/// for two seconds in all. A digit that is read twice or three times is none.
+/// Minimum seconds, and number of repetitions, over which the audio must be similar to itself one period earlier: a loop is
+/// said three times, and for two seconds in all. A digit read two or three times is not a loop.
 const LOOPING: f32 = 1.4;
 const AGAIN: usize = 2;
 
-/// How unlike itself it may be there, on average, in dB of cepstral distortion. The same word said twice by the same
-/// speaker is 4 to 6 apart.
+/// Maximum mean difference there, in dB of cepstral distortion. The same word said twice by the same speaker differs by 4 to
+/// 6.
 const ALIKE: f32 = 2.0;
 
-/// What a sound shows by itself.
+/// Flaws of one utterance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flaws {
-    /// Nothing can be heard at all.
+    /// Whether nothing is audible.
     pub silent: bool,
-    /// The share of frames that are 40 dB and more below the loudest.
+    /// Share of frames that are 40 dB or more below the loudest.
     pub quiet: f32,
-    /// The longest pause in seconds, at the ends too.
+    /// Longest pause in seconds, including the ends.
     pub longest_pause: f32,
-    /// A pause longer than 1.5 s.
+    /// Whether there is a pause longer than 1.5 s.
     pub long_pause: bool,
-    /// Seconds over which the sound repeats what it was one round before; none where it does not for 1.4 s and two rounds on
-    /// end.
+    /// Seconds over which the audio repeats itself; `None` where it does not for at least 1.4 s and two repetitions.
     pub looping: Option<f32>,
 }
 
-/// Looks at a sound: its samples, and its log-mels, `hop` seconds apart.
+/// Finds the flaws of an utterance, from its samples and its log-mels, which are `hop` seconds apart.
 pub fn flaws(samples: &[f32], mel: Frames<'_>, hop: f32) -> Flaws {
     let loudest = samples.iter().fold(0f32, |most, sample| most.max(sample.abs()));
     if loudest < INAUDIBLE || mel.is_empty() {
         return Flaws { silent: true, quiet: 1.0, longest_pause: 0.0, long_pause: false, looping: None };
     }
-    // Power of a frame as the sum over its channels, in natural logarithms.
+    // Natural logarithm of a frame's power, summed over its channels.
     let power =
         |frame: &[f32]| frame.iter().map(|value| f64::from(*value).exp()).sum::<f64>().max(1e-30).ln();
     let powers: Vec<f64> = mel.rows().map(power).collect();
@@ -66,7 +64,7 @@ pub fn flaws(samples: &[f32], mel: Frames<'_>, hop: f32) -> Flaws {
     }
 }
 
-/// The longest stretch of `true`.
+/// Length of the longest run of `true`.
 fn longest(flags: impl Iterator<Item = bool>) -> usize {
     let (mut most, mut run) = (0, 0);
     for flag in flags {
@@ -76,8 +74,8 @@ fn longest(flags: impl Iterator<Item = bool>) -> usize {
     most
 }
 
-/// The longest stretch, in seconds, over which the sound is what it was one round before, for any length of a round. Pauses
-/// are like each other and count for nothing.
+/// The longest stretch, in seconds, over which the audio equals itself one period earlier, for any period. Pauses are
+/// similar to each other and do not count.
 fn looping(mel: Frames<'_>, quiet: &[bool], hop: f32) -> Option<f32> {
     let all = cepstra(mel);
     let width = all.len() / mel.len();
@@ -89,7 +87,7 @@ fn looping(mel: Frames<'_>, quiet: &[bool], hop: f32) -> Option<f32> {
     let wanted = (LOOPING / hop).ceil() as usize;
     let mut most = 0;
     for round in ROUND.take_while(|round| round + wanted <= mel.len()) {
-        // At least as long as two rounds: what it repeats has then been said three times, whole.
+        // At least two periods long: the content has then been said three times in full.
         let window = wanted.max(AGAIN * round);
         if round + window > mel.len() {
             break;
@@ -103,7 +101,7 @@ fn looping(mel: Frames<'_>, quiet: &[bool], hop: f32) -> Option<f32> {
         let mut run = 0;
         let (mut sum, mut loud) = (0f64, 0usize);
         for at in 0..apart.len() {
-            // Pauses inside a round are passed over; a stretch must be heard for the most part.
+            // Pauses inside a period are skipped; most of a stretch must be audible.
             if apart[at].is_finite() {
                 sum += f64::from(apart[at]);
                 loud += 1;
@@ -169,7 +167,7 @@ mod tests {
             let found = of(&looped);
             assert!(found.looping.is_some_and(|seconds| seconds > 1.4), "{seconds}: {found:?}");
         }
-        // Three times is a loop where it is more than a word.
+        // Three times is a loop if it is longer than a word.
         let phrase = &speech[..22_050];
         assert!(of(&[phrase, phrase, phrase].concat()).looping.is_some());
         assert!(of(&[phrase, phrase].concat()).looping.is_none(), "said twice");
@@ -183,7 +181,7 @@ mod tests {
                 assert!(found.looping.is_none(), "{text}: {found:?}");
             }
         }
-        // The very same sound of a digit, as a model with few codes says it.
+        // Exactly the same audio of a digit, as from a model with few codes.
         let digit = said("seven", 0);
         let loud: Vec<f32> = digit.iter().copied().filter(|sample| sample.abs() > 0.0).collect();
         assert!(loud.len() < 22_050, "{}", loud.len());

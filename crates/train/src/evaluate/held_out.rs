@@ -1,4 +1,4 @@
-//! Held-out sentences, spoken and compared with how they were recorded.
+//! Speaks validation sentences and compares them with their recordings.
 
 use super::dtw::{Frames, Warp};
 use super::listener::Listener;
@@ -11,7 +11,7 @@ use crate::samples;
 use myxtts_data::audio::{self, Clip, Resampler, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_data::utterance::Utterance;
-use myxtts_model::Ended;
+use myxtts_model::StopReason;
 use myxtts_run::durable;
 use myxtts_run::seed::Seed;
 use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
@@ -19,29 +19,29 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Where an evaluation keeps its sounds, and who listens to them.
+/// Output options of an evaluation.
 #[derive(Default)]
 pub struct Keeping<'a> {
-    /// Sounds and recordings are kept here, under the names that items have.
+    /// Folder for audio files and recordings, under the names in the report; `None` keeps no files.
     pub folder: Option<&'a Path>,
-    /// Asked about every sound that is kept.
+    /// Transcribes every audio file that is kept.
     pub listener: Option<&'a mut Listener>,
 }
 
-/// What is asked of an evaluation.
+/// Options of an evaluation.
 #[derive(Clone, Debug)]
 pub struct EvaluationRequest {
-    /// Sentences to speak, at most.
+    /// Maximum number of sentences to speak.
     pub sentences: usize,
-    /// Recordings each is compared with, its own among them.
+    /// Recordings that each sentence is compared with, including its own.
     pub candidates: usize,
-    /// Every draw comes from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How sentences are said.
+    /// Options of synthesis.
     pub options: SpeakOptions,
 }
 
-/// Speaks sentences that were held out, each in the voice of its speaker as another recording has it, and compares.
+/// Speaks validation sentences, each conditioned on another recording of its speaker, and compares them with the recordings.
 pub fn evaluate(
     synthesizer: &mut Synthesizer,
     known: &[&Utterance],
@@ -51,7 +51,7 @@ pub fn evaluate(
     JobControl { progress, stop }: JobControl<'_>,
 ) -> Result<Evaluation, TextsError> {
     let seed = Seed::new(request.seed).derive("evaluate");
-    // One recording of each speaker, which nothing that is spoken is of.
+    // One recording of each speaker; none of the spoken sentences is from it.
     let mut references: BTreeMap<&str, Voice> = BTreeMap::new();
     for utterance in known {
         if !references.contains_key(utterance.speaker.as_str()) {
@@ -71,7 +71,7 @@ pub fn evaluate(
         }
         progress.advance(1);
         let Some(reference) = references.get(right.speaker.as_str()) else { continue };
-        // The same speaker's other sentences first: then only what is said tells them apart.
+        // Other sentences of the same speaker first: then only the content distinguishes them.
         let mut others: Vec<(bool, u64, &Utterance)> = everyone
             .iter()
             .filter(|other| other.id != right.id && other.text != right.text)
@@ -85,7 +85,7 @@ pub fn evaluate(
             .extend(others.into_iter().take(request.candidates.saturating_sub(1)).map(|(.., other)| other));
         for candidate in &candidates {
             if !mels.contains_key(candidate.id.as_str()) {
-                // As the model has heard them, or it would be blamed for silence that was cut.
+                // Preprocessed as in training, so that the model is not penalised for silence that was cut.
                 let samples = synthesizer
                     .prepare_reference(&audio::decode(&candidate.audio).map_err(SpeakError::from)?.clip);
                 let clip = Clip { samples, sample_rate: FrontEnd::Conditioning.sample_rate() };
@@ -99,7 +99,7 @@ pub fn evaluate(
         let own = mel(&clip);
         let warp = Warp::default();
         let frames = |values| Frames::new(values, BANDS).ok();
-        // What cannot be compared, because it is no numbers, is wrong; left out it would make the rest look better.
+        // Audio with NaN or Inf cannot be compared and counts as wrong: leaving it out would make the rest look better.
         let own_frames = frames(&own[..]).or_else(|| frames(&[]));
         let Some(own_frames) = own_frames else { continue };
         let views: Vec<Frames<'_>> =
@@ -110,7 +110,7 @@ pub fn evaluate(
         let ranking: Ranking = rank::sentences(own_frames, &views, &warp);
         let recording = audio::decode(&right.audio).map_err(SpeakError::from)?.clip;
         let mut measures = meter.measure(&clip, Some(&recording));
-        if spoken.ended == Ended::Loop && measures.flaws.looping.is_none() {
+        if spoken.ended == StopReason::Loop && measures.flaws.looping.is_none() {
             measures.flaws.looping = Some(0.0);
         }
         let heard =
@@ -131,8 +131,9 @@ pub fn evaluate(
                         false => listener.hear(&folder.join(&file), &right.text, &right.language),
                     };
                     if let Some(error) = listener.failed().filter(|_| !said) {
-                        progress
-                            .say(&format!("{error}; it is not asked again, and there are no error rates"));
+                        progress.say(&format!(
+                            "{error}; the recogniser is not used any more, and there are no error rates"
+                        ));
                         said = true;
                     }
                 }

@@ -1,5 +1,5 @@
-//! An evaluation as one page: figures with their intervals, then every text with what was to be heard and what was, side by
-//! side. Sounds lie beside the page; nothing else is needed.
+//! An evaluation as one HTML page: figures with their intervals, then every text with its recording and its synthesised
+//! audio, side by side. The audio files are stored next to the page; nothing else is needed.
 
 use super::measures::{Figures, METRICS, Measures};
 use std::fmt::Write;
@@ -9,25 +9,25 @@ background:#fff}h1,h2{line-height:1.2}table{border-collapse:collapse;margin:1rem
 text-align:left;vertical-align:top}tr:nth-child(even){background:#f4f4f4}audio{width:16rem;display:block}\
 .id{color:#666;font-size:.85em}.bad{color:#b02a1a}.note{color:#555;font-size:.85em}[dir=auto]{unicode-bidi:plaintext}";
 
-/// What the figures mean, beside them: a number without its protocol says little.
+/// Explanation of the figures, shown next to them: a number without its protocol means little.
 pub const PROTOCOL: &str = "Figures are over all texts, with 95 % intervals by a bootstrap over texts (1,000 draws, \
-seeded). Error rates: insertions, deletions and substitutions over all words or characters that were to be said, after \
+seeded). Error rates: insertions, deletions and substitutions over all words or characters of the text, after \
 numbers are written out, case, punctuation and vowel signs dropped; a text that was not spoken counts as silence. \
 Distances to recordings: silence at the ends cut, frames aligned by dynamic time warping; mel-cepstral distortion over \
-coefficients 1 to 13. The speaker cosine is by the model's own encoder, to the recording that the voice was heard in: it is \
-biased towards what this model makes and not comparable with other encoders.";
+coefficients 1 to 13. The speaker cosine is by the model's own encoder, to the recording that the voice was conditioned on: it is \
+biased towards the output of this model and not comparable with other encoders.";
 
-/// A page.
+/// Content of a page.
 pub struct Page<'a> {
-    /// Its heading.
+    /// Heading of the page.
     pub title: &'a str,
-    /// What was evaluated and how: names and values.
+    /// Names and values of what was evaluated, and how.
     pub facts: Vec<(&'a str, String)>,
-    /// Figures by the name of what they are of.
+    /// Figures, by the name of what was measured.
     pub figures: Vec<(&'a str, &'a Figures)>,
-    /// The sounds each text has, by name.
+    /// Names of the audio columns.
     pub columns: Vec<&'a str>,
-    /// One for each text.
+    /// One row per text.
     pub rows: Vec<Row<'a>>,
 }
 
@@ -35,24 +35,24 @@ pub struct Page<'a> {
 pub struct Row<'a> {
     /// Its name.
     pub id: &'a str,
-    /// What was to be said.
+    /// The text to speak.
     pub text: &'a str,
-    /// What is to be said about it.
+    /// A remark, such as an error.
     pub note: Option<&'a str>,
-    /// One for each column.
+    /// One cell per column; `None` where there is no audio.
     pub cells: Vec<Option<Cell<'a>>>,
 }
 
-/// One sound.
+/// One audio file.
 pub struct Cell<'a> {
-    /// Its file, relative to the page, with forward slashes.
+    /// Path relative to the page, with forward slashes.
     pub file: String,
-    /// What was measured of it.
+    /// Measures of the audio.
     pub measures: Option<&'a Measures>,
 }
 
 impl Page<'_> {
-    /// The page as HTML.
+    /// Renders the page as HTML.
     pub fn html(&self) -> String {
         let title = escaped(self.title);
         let mut out = format!(
@@ -125,7 +125,7 @@ impl Row<'_> {
     }
 }
 
-/// What was measured of one sound.
+/// Describes the measures of one audio file.
 fn described(measures: &Measures) -> String {
     let mut out = String::new();
     if let Some(heard) = &measures.heard {
@@ -170,7 +170,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A relative path as an address: what means something there is written as bytes.
+/// A relative path as a URL: reserved characters are percent-encoded.
 fn address(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for byte in path.bytes() {

@@ -1,27 +1,27 @@
-//! A figure and how sure it is: the percentile bootstrap. Utterances are drawn again with replacement a thousand times; the
-//! middle 95 % of what comes out is the interval. Seeded, so that the same items give the same interval.
+//! A mean with its confidence interval, by percentile bootstrap: utterances are resampled with replacement a thousand times,
+//! and the middle 95 % of the results are the interval. Seeded, so that the same items give the same interval.
 
 use myxtts_run::seed::Seed;
 use serde::{Deserialize, Serialize};
 
-/// How often utterances are drawn again.
+/// Number of bootstrap samples.
 const ROUNDS: usize = 1000;
 
 /// A figure over utterances with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Over all utterances.
+    /// Value over all utterances.
     pub value: f64,
-    /// 2.5 % of the draws are below.
+    /// Lower end of the interval: 2.5 % of the samples are below.
     pub low: f64,
-    /// 2.5 % of the draws are above.
+    /// Upper end of the interval: 2.5 % of the samples are above.
     pub high: f64,
-    /// Utterances that it is of. With one alone there is nothing to draw from, and both ends are the figure itself.
+    /// Number of utterances. With only one, both ends equal the value.
     pub count: usize,
 }
 
-/// The sum of the first numbers over the sum of the second, one pair for each utterance; `None` where that is no number.
-/// What is no number in itself is left out.
+/// Sum of the first numbers over the sum of the second, one pair per utterance; `None` where the quotient is NaN or Inf.
+/// Pairs with a NaN or Inf are left out.
 pub fn ratio(pairs: &[(f64, f64)], seed: Seed) -> Option<Figure> {
     let pairs: Vec<(f64, f64)> =
         pairs.iter().copied().filter(|(a, b)| a.is_finite() && b.is_finite()).collect();
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
-        // The mean of 40 normal numbers around 2, a hundred times over.
+        // The mean of 40 normal samples around 2, a hundred times.
         let covers = |trial: u64| {
             let values = Stream::new(trial).normals(40);
             let pairs: Vec<(f64, f64)> = values.iter().map(|x| (f64::from(*x) + 2.0, 1.0)).collect();

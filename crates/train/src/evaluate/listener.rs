@@ -1,5 +1,5 @@
-//! A recogniser at work: it hears one sound after another until it fails once. Then that is said and nothing more is asked
-//! of it; whatever it was to judge goes on without.
+//! A recogniser in use: it transcribes one file after another until it fails once. The failure is reported and the
+//! recogniser is not used again; the work continues without it.
 
 use super::measures::Heard;
 use super::recognizer::{Recognizer, RecognizerError};
@@ -9,7 +9,7 @@ use myxtts_text::compare::NumeralReading;
 use std::path::Path;
 use std::time::Duration;
 
-/// A recogniser at work.
+/// A recogniser in use.
 #[derive(Debug)]
 pub struct Listener {
     recognizer: Recognizer,
@@ -18,12 +18,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// With a recogniser, and how numerals are read when what it writes is compared.
+    /// Creates a listener; `numerals` is how numbers are written out when a transcript is compared.
     pub fn new(recognizer: Recognizer, numerals: NumeralReading) -> Listener {
         Listener { recognizer, numerals, failed: None }
     }
 
-    /// With the recogniser that the settings name; none where they name none. A command comes before an address.
+    /// The recogniser of the settings; `None` where they name none. A command has priority over an address.
     pub fn of(plan: &TrainingPlan) -> Result<Option<Listener>, RecognizerError> {
         let numerals = if plan.recognizer_digits { NumeralReading::Digits } else { NumeralReading::Numbers };
         let recognizer = match (&plan.recognizer_command, &plan.recognizer_url) {
@@ -34,12 +34,12 @@ impl Listener {
         Ok(Some(Listener::new(recognizer, numerals)))
     }
 
-    /// Waits so long for an answer and no longer.
+    /// Sets the time limit of one recognition.
     pub fn with_patience(self, patience: Duration) -> Listener {
         Listener { recognizer: self.recognizer.with_patience(patience), ..self }
     }
 
-    /// What is understood of a WAV file in which `text` was to be said; none once it has failed.
+    /// Transcribes a WAV file that should contain `text`; `None` once the recogniser has failed.
     pub fn hear(&mut self, wav: &Path, text: &str, language: &str) -> Option<Heard> {
         if self.failed.is_some() {
             return None;
@@ -53,7 +53,8 @@ impl Listener {
         }
     }
 
-    /// What is understood of silence: nothing, and every word is an error. Recognisers make words up there.
+    /// The result for silence: an empty transcript in which every word is an error. Recognisers tend to invent words for
+    /// silence.
     pub fn nothing(&self, text: &str, language: &str) -> Heard {
         self.heard(String::new(), text, language)
     }
@@ -63,7 +64,7 @@ impl Listener {
         Heard { transcript, score }
     }
 
-    /// Why it is not asked any more.
+    /// Why the recogniser is not used any more.
     pub fn failed(&self) -> Option<&RecognizerError> {
         self.failed.as_ref()
     }

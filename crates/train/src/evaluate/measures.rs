@@ -1,4 +1,4 @@
-//! Everything that is measured of one utterance, and what many of them come to.
+//! All measures of one utterance, and the figures over many of them.
 //!
 //! | figure | needs | how |
 //! |---|---|---|
@@ -6,8 +6,8 @@
 //! | mel-cepstral distortion | a recording | silence at the ends cut, aligned by warping ([`super::cepstrum`]) |
 //! | mel distance | a recording | mean absolute difference of log-mels along the same path |
 //! | log-F0 RMSE, voicing error | a recording | pitch along the same path ([`super::pitch`]) |
-//! | duration ratio | a recording | of what is left between the silences |
-//! | speaker cosine | a speaker encoder | the model's own: biased towards what this model makes |
+//! | duration ratio | a recording | without the silence at the ends |
+//! | speaker cosine | a speaker encoder | the model's own: biased towards the output of this model |
 //! | silence, pauses, loops | nothing | [`super::flaws`] |
 
 use super::cepstrum;
@@ -23,59 +23,60 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Silence at the ends of a recording is cut where it is so many decibels below the loudest, but for so many milliseconds.
+/// Silence at the ends of a recording is cut where it is this many decibels below the loudest, except for this many
+/// milliseconds.
 const TRIM_DB: f32 = 45.0;
 const KEEP_MS: f32 = 50.0;
 
-/// How a sound differs from the recording of the same text.
+/// Differences from the recording of the same text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Against {
     /// Mel-cepstral distortion in dB.
     pub distortion: Option<f32>,
     /// Mean absolute difference of natural log-mels.
     pub mel_distance: Option<f32>,
-    /// Root of the mean squared difference of natural logarithms of the pitch.
+    /// Root mean square difference of the natural logarithms of the pitch.
     pub log_f0_rmse: Option<f32>,
-    /// The share of aligned frames of which only one has a pitch.
+    /// Share of aligned frames of which only one has a pitch.
     pub voicing_error: Option<f32>,
-    /// Its seconds over the recording's, both without silence at their ends.
+    /// Duration over that of the recording, both without silence at their ends.
     pub duration_ratio: Option<f32>,
 }
 
-/// What a recogniser heard.
+/// The result of a recogniser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heard {
-    /// In its own words.
+    /// The transcript as the recogniser wrote it.
     pub transcript: String,
-    /// Compared with what was to be said.
+    /// Errors compared with the text.
     #[serde(flatten)]
     pub score: Score,
 }
 
-/// What is measured of one utterance.
+/// Measures of one utterance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measures {
-    /// Seconds of sound.
+    /// Duration in seconds.
     pub seconds: f32,
-    /// What it shows by itself.
+    /// Flaws that show without a recording.
     #[serde(flatten)]
     pub flaws: Flaws,
-    /// Beside a recording, where there is one.
+    /// Differences from the recording; all `None` where there is none.
     #[serde(flatten)]
     pub against: Against,
-    /// The cosine between the speaker vectors of the sound and of the voice it was to have, by the model's own encoder.
+    /// Cosine between the speaker vectors of the audio and of its voice, by the model's own encoder.
     pub similarity: Option<f32>,
-    /// What a recogniser heard, where there is one.
+    /// Recogniser result; `None` without a recogniser.
     #[serde(flatten)]
     pub heard: Option<Heard>,
 }
 
-/// Measures sounds. Keep it: front-ends are reused.
+/// Measures utterances. Reuse it: it caches front-ends.
 pub struct Meter {
     extractor: MelExtractor,
 }
 
-/// A sound as it is compared: without silence at its ends, at the rate of the DVAE's front-end.
+/// Audio prepared for comparison: without silence at its ends, at the rate of the DVAE's front-end.
 struct Spoken {
     samples: Vec<f32>,
     mel: Vec<f32>,
@@ -88,18 +89,18 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Ready to measure.
+    /// Creates a meter.
     pub fn new() -> Meter {
         Meter { extractor: MelExtractor::new(FrontEnd::Dvae) }
     }
 
-    /// Measures a sound, beside the recording of the same text where there is one. Who speaks and what is understood is
-    /// left for others to fill in.
+    /// Measures audio, compared with the recording of the same text where there is one. The caller fills in speaker
+    /// similarity and recognition.
     pub fn measure(&mut self, sound: &Clip, recording: Option<&Clip>) -> Measures {
         let hop = FrontEnd::Dvae.hop() as f32 / FrontEnd::Dvae.sample_rate() as f32;
         let whole = self.prepare(sound, false);
         let channels = FrontEnd::Dvae.channels();
-        // What is no numbers is no sound.
+        // Audio with NaN or Inf counts as silent.
         let flaws = match Frames::new(&whole.mel, channels) {
             Ok(frames) => flaws::flaws(&whole.samples, frames, hop),
             Err(_) => Flaws { silent: true, quiet: 1.0, ..Flaws::default() },
@@ -151,17 +152,17 @@ impl Meter {
 
 /// A figure over many utterances.
 pub struct Metric {
-    /// Its name in reports for programs.
+    /// Its key in JSON reports.
     pub key: &'static str,
-    /// Its name in reports for people.
+    /// Its name in text reports.
     pub title: &'static str,
-    /// How its numbers are shown.
+    /// Unit of its values.
     pub unit: Unit,
     /// Numerator and denominator of one utterance.
     of: fn(&Measures) -> Option<(f64, f64)>,
 }
 
-/// How numbers are shown.
+/// Unit of a figure, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A share in percent.
@@ -175,7 +176,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// A number with its unit.
+    /// Formats a value with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Percent => format!("{:.1} %", 100.0 * value),
@@ -198,7 +199,7 @@ fn errors(errors: super::words::Errors) -> (f64, f64) {
     (errors.errors as f64, errors.of as f64)
 }
 
-/// All figures, in the order they are shown.
+/// All figures, in display order.
 pub const METRICS: [Metric; 15] = {
     use Unit::{Decibels, Percent, Plain, Seconds};
     const fn metric(
@@ -230,13 +231,13 @@ pub const METRICS: [Metric; 15] = {
     ]
 };
 
-/// Figures by their keys, with 95 % intervals; those that nothing was measured for are left out.
+/// Figures by their keys, with 95 % intervals; those without a measurement are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Figures(pub BTreeMap<String, Figure>);
 
 impl Figures {
-    /// What utterances come to.
+    /// Computes the figures over utterances.
     pub fn of<'a>(all: impl IntoIterator<Item = &'a Measures>, seed: Seed) -> Figures {
         let all: Vec<&Measures> = all.into_iter().collect();
         let figure = |metric: &Metric| {
@@ -247,12 +248,12 @@ impl Figures {
         Figures(METRICS.iter().filter_map(figure).collect())
     }
 
-    /// One of them.
+    /// A figure by its key.
     pub fn get(&self, key: &str) -> Option<Figure> {
         self.0.get(key).copied()
     }
 
-    /// A line for each, as people read them.
+    /// One line per figure, as text.
     pub fn lines(&self) -> String {
         let mut text = String::new();
         for metric in &METRICS {

@@ -1,24 +1,24 @@
-//! How near what was spoken is to what should have been.
+//! Measures how close synthesised speech is to the intended speech.
 //!
-//! | module | takes | gives |
+//! | module | input | output |
 //! |---|---|---|
 //! | [`dtw`] | two sequences of mel frames | their distance under the best alignment in time, and the alignment |
-//! | [`cepstrum`] | the same | how far their spectral envelopes are apart, in decibels |
-//! | [`rank`] | what was spoken, what might have been meant | which is nearest |
-//! | [`words`] | what was to be said, what was heard | errors of words and characters |
-//! | [`pitch`] | samples | the pitch of every frame; how two pitches differ |
-//! | [`flaws`] | a sound by itself | silence, pauses, loops |
-//! | [`interval`] | a number of each utterance | the figure and its 95 % interval |
-//! | [`measures`] | a sound and its recording | all of the above, of one and of many |
-//! | [`recognizer`], [`listener`] | a WAV file | what a recogniser of the user's understands |
-//! | [`html`] | figures and sounds | a page with players |
-//! | [`report`] | one line for each sentence | shares and means, as text and as data |
+//! | [`cepstrum`] | the same | the distance of their spectral envelopes, in decibels |
+//! | [`rank`] | synthesised speech and candidates | the nearest candidate |
+//! | [`words`] | a text and a transcript | word and character errors |
+//! | [`pitch`] | samples | the pitch of every frame; the difference of two pitch contours |
+//! | [`flaws`] | an utterance without a reference | silence, pauses, loops |
+//! | [`interval`] | one number per utterance | the mean and its 95 % interval |
+//! | [`measures`] | an utterance and its recording | all of the above, per utterance and in total |
+//! | [`recognizer`], [`listener`] | a WAV file | the transcript of a recogniser that the user provides |
+//! | [`html`] | figures and audio files | a page with players |
+//! | [`report`] | one entry per sentence | shares and means, as text and as data |
 //!
-//! [`held_out`] puts them together: it speaks sentences that were held out and compares them with their recordings.
-//! [`texts`] speaks a list of texts.
+//! [`held_out`] combines them: it speaks validation sentences and compares them with their recordings. [`texts`] speaks a
+//! list of texts.
 //!
-//! Nothing here listens but the recogniser: the rest is arithmetic on natural log-mels as `myxtts_data::mel` makes them,
-//! *before* they are divided by `mel_stats`, and on the vectors of a speaker encoder.
+//! Apart from the recogniser, everything is arithmetic on natural log-mels as `myxtts_data::mel` computes them, *before*
+//! they are divided by `mel_stats`, and on the vectors of a speaker encoder.
 
 pub mod dtw;
 

@@ -1,26 +1,26 @@
-//! The pitch of a voice, frame by frame: YIN (de Cheveigné and Kawahara, 2002). For every lag the signal is compared with
-//! itself that much later; the first lag at which it is nearly the same is the period. A frame that is quiet, or is never
-//! like itself, has no pitch.
+//! Pitch per frame by YIN (de Cheveigné and Kawahara, 2002). The signal is compared with itself at every lag; the first lag
+//! at which the two are nearly equal is the period. A frame that is quiet, or not similar to itself at any lag, has no
+//! pitch.
 //!
-//! Frames lie where the frames of the DVAE's mels lie, so that one alignment serves both.
+//! The frames are those of the DVAE's mels, so that one alignment serves both.
 
 use myxtts_data::mel::FrontEnd;
 use rayon::prelude::*;
 
-/// The lowest and the highest pitch that is looked for, in hertz: a deep man to a child.
+/// Lowest and highest pitch of the search, in hertz: from a deep male voice to a child.
 const LOWEST: f32 = 60.0;
 const HIGHEST: f32 = 500.0;
 
 /// Samples that are compared at every lag: two periods of a voice of 88 Hz.
 const WINDOW: usize = 512;
 
-/// How unlike itself a signal may be at its period: 0 is exactly periodic, noise is near 1.
+/// Maximum difference of the signal to itself at its period: 0 is exactly periodic, noise is near 1.
 const UNLIKE: f32 = 0.15;
 
-/// Frames so many decibels below the loudest are quiet.
+/// Frames this many decibels below the loudest are quiet.
 const QUIET: f32 = 40.0;
 
-/// The pitch in hertz at every hop of the DVAE's front-end, of samples at its rate; `None` where there is none.
+/// The pitch in hertz at every hop of the DVAE's front-end, of samples at its rate; `None` for frames without a pitch.
 pub fn pitch(samples: &[f32]) -> Vec<Option<f32>> {
     let (rate, hop) = (FrontEnd::Dvae.sample_rate() as f32, FrontEnd::Dvae.hop());
     if samples.is_empty() || samples.iter().any(|sample| !sample.is_finite()) {
@@ -42,7 +42,7 @@ pub fn pitch(samples: &[f32]) -> Vec<Option<f32>> {
         audible.then(|| period(&cut(frame), shortest, longest)).flatten().map(|lag| rate / lag)
     };
     let found: Vec<Option<f32>> = (0..frames).into_par_iter().map(of).collect();
-    // A single frame of pitch, or one between two that differ wildly from it, is a slip.
+    // A single frame with a pitch, or one that differs strongly from both neighbours, is an error.
     let near =
         |a: Option<f32>, b: Option<f32>| matches!((a, b), (Some(a), Some(b)) if (a / b).ln().abs() < 0.3);
     let neighbour = |at: Option<usize>| at.and_then(|at| found.get(at).copied()).flatten();
@@ -53,10 +53,10 @@ pub fn pitch(samples: &[f32]) -> Vec<Option<f32>> {
     (0..frames).map(kept).collect()
 }
 
-/// The period of a frame in samples, between two lags.
+/// The period of a frame in samples, interpolated between two lags.
 fn period(frame: &[f32], shortest: usize, longest: usize) -> Option<f32> {
     let (head, mut sum) = (&frame[..WINDOW], 0.0);
-    // How unlike itself the signal is at each lag, relative to the mean of all shorter ones.
+    // Difference of the signal to itself at each lag, relative to the mean over all shorter lags.
     let mut unlike = vec![1f32; longest + 1];
     for lag in 1..=longest {
         let apart: f32 = head.iter().zip(&frame[lag..]).map(|(a, b)| (a - b) * (a - b)).sum();
@@ -75,19 +75,20 @@ fn period(frame: &[f32], shortest: usize, longest: usize) -> Option<f32> {
     Some(lag as f32 + if bend > 0.0 { (0.5 * (a - c) / bend).clamp(-0.5, 0.5) } else { 0.0 })
 }
 
-/// How two pitches differ along an alignment.
+/// Difference of two pitch contours along an alignment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PitchError {
-    /// Root of the mean squared difference of the natural logarithms, where both have one; none with hardly any such pair.
+    /// Root mean square difference of the natural logarithms, over frames where both have a pitch; `None` with too few such
+    /// frames.
     pub log_rmse: Option<f32>,
-    /// The share of pairs of which one has a pitch and the other not.
+    /// Share of frame pairs of which only one has a pitch.
     pub voicing: f32,
 }
 
-/// Pairs that must both have a pitch before their difference says anything: a tenth of a second.
+/// Minimum number of pairs with a pitch on both sides: a tenth of a second.
 const FEWEST: usize = 9;
 
-/// Compares two pitches along pairs of frames; `None` where there is no pair.
+/// Compares two pitch contours along pairs of frames; `None` without pairs.
 pub fn compare(a: &[Option<f32>], b: &[Option<f32>], pairs: &[(usize, usize)]) -> Option<PitchError> {
     let (mut squares, mut both, mut differ, mut all) = (0f64, 0usize, 0usize, 0usize);
     for &(i, j) in pairs {
@@ -116,7 +117,7 @@ mod tests {
 
     const RATE: f32 = 22_050.0;
 
-    /// A tone with so many partials, each weaker than the one before.
+    /// A tone with the given number of partials, each weaker than the one before.
     fn tone(hertz: f32, partials: usize, samples: usize) -> Vec<f32> {
         let at = |n: usize| {
             let partial =

@@ -1,52 +1,52 @@
-//! Which of several candidates is nearest: sentences by their sound, speakers by their vectors.
+//! Ranks candidates by distance: sentences by their mels, speakers by their vectors.
 
 use rayon::prelude::*;
 
 use super::dtw::{Frames, Prepared, Warp};
 
-/// How far each candidate is.
+/// The distance of each candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
-    /// Of each candidate, in the order given; infinite where nothing was spoken.
+    /// Distance per candidate, in the order given; infinite where nothing was spoken.
     pub distances: Vec<f32>,
 }
 
 impl Ranking {
-    /// The nearest candidate; `None` where none is at any distance.
+    /// Index of the nearest candidate; `None` where all distances are infinite.
     pub fn nearest(&self) -> Option<usize> {
         let all = self.distances.iter().enumerate().filter(|(_, distance)| distance.is_finite());
         all.min_by(|a, b| a.1.total_cmp(b.1)).map(|(at, _)| at)
     }
 
-    /// The place of a candidate, 1 for the nearest. One that is as far counts as nearer, and so does every other where
-    /// nothing was spoken: a model that says the same to everything must not come out first.
+    /// The rank of a candidate, 1 for the nearest. Ties count against it, and so do all others where nothing was spoken: a
+    /// model that gives the same output for everything must not rank first.
     pub fn place(&self, candidate: usize) -> usize {
         let own = self.distances[candidate];
         1 + self.distances.iter().enumerate().filter(|&(at, &d)| at != candidate && d <= own).count()
     }
 
-    /// Whether a candidate is nearer than every other.
+    /// Whether a candidate is strictly nearer than all others.
     pub fn is_first(&self, candidate: usize) -> bool {
         self.place(candidate) == 1 && self.distances[candidate].is_finite()
     }
 }
 
-/// Compares the mel of what was spoken with the reference mel of every candidate sentence, on all cores.
+/// Compares the mel of the synthesised audio with the reference mel of every candidate sentence, on all cores.
 pub fn sentences(spoken: Frames<'_>, candidates: &[Frames<'_>], warp: &Warp) -> Ranking {
     let spoken = Prepared::new(spoken, warp);
     let far = |candidate: &Frames<'_>| spoken.distance(&Prepared::new(*candidate, warp), warp);
     Ranking { distances: candidates.par_iter().map(far).collect() }
 }
 
-/// Compares a speaker's vector with those of all speakers; distances are 1 less the cosine.
+/// Compares a speaker vector with those of all speakers; the distance is 1 minus the cosine.
 pub fn speakers(heard: &[f32], candidates: &[&[f32]]) -> Ranking {
     let far = |candidate: &&[f32]| similarity(heard, candidate).map_or(f32::INFINITY, |cosine| 1.0 - cosine);
     Ranking { distances: candidates.iter().map(far).collect() }
 }
 
-/// The cosine between two vectors of the same length: 1 in the same direction; `None` where one has no direction.
+/// Cosine between two vectors of the same length; `None` where one of them is zero.
 pub fn similarity(a: &[f32], b: &[f32]) -> Option<f32> {
-    assert_eq!(a.len(), b.len(), "vectors of one speaker encoder are compared");
+    assert_eq!(a.len(), b.len(), "both vectors must come from one speaker encoder");
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
     let lengths = (dot(a, a) * dot(b, b)).sqrt();
     (lengths.is_finite() && lengths > 0.0).then(|| (dot(a, b) / lengths) as f32)
@@ -63,12 +63,12 @@ mod tests {
         Frames::new(values, CHANNELS).unwrap()
     }
 
-    /// Numbers between -1 and 1 for a seed.
+    /// Pseudo-random numbers between -1 and 1 for a seed.
     fn drawn(seed: u64, len: usize) -> Vec<f32> {
         myxtts_tensor::random::Stream::new(seed).normals(len)
     }
 
-    /// Frames at other times, between two of the old ones where they fall there.
+    /// Resamples frames in time, with linear interpolation.
     fn stretched(mel: &[f32], frames: usize) -> Vec<f32> {
         let old = mel.len() / CHANNELS;
         let mut out = Vec::new();
@@ -88,7 +88,7 @@ mod tests {
         fn what_was_meant_is_nearest_at_any_pace(
             seed in 0u64..1000, meant in 0usize..6, frames in 20usize..60, pace in 0.6f32..1.7,
         ) {
-            // Smooth, as speech is: every third frame is drawn, the others lie between.
+            // Smooth like speech: every third frame is random, the others are interpolated.
             let mel = |i: u64| {
                 let frames = frames + 3 * i as usize;
                 stretched(&drawn(seed * 10 + i, frames / 3 * CHANNELS), frames)

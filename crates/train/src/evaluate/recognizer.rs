@@ -1,5 +1,5 @@
-//! A speech recogniser that the user supplies: a command that prints what it understands, or a server that speaks OpenAI's
-//! transcription interface. It only ever sees a WAV file and a language.
+//! A speech recogniser that the user provides: a command that prints a transcript, or a server with OpenAI's transcription
+//! API. Its input is a WAV file and a language.
 
 use std::fmt;
 use std::io::Read;
@@ -7,54 +7,54 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What stands in a command for the sound file.
+/// Placeholder of the audio file in a command.
 pub const WAV: &str = "{wav}";
-/// What stands in a command for the language.
+/// Placeholder of the language in a command.
 pub const LANGUAGE: &str = "{language}";
 
-/// A recogniser that does not answer for so long has failed. Whisper on a slow processor takes minutes to load.
+/// Default time limit of a recognition. Whisper on a slow CPU takes minutes to load.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The longest answer that is read, in bytes.
+/// Maximum length of an answer, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// Why nothing was recognised.
+/// Why recognition failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecognizerError {
-    /// The command cannot be one.
+    /// The command is invalid.
     #[error("the recogniser command {command:?} {what}")]
     Command {
-        /// As written.
+        /// The command as the user wrote it.
         command: String,
         /// What is wrong with it.
         what: String,
     },
-    /// The address cannot be one.
+    /// The address is invalid.
     #[error("the recogniser address {url:?} {what}")]
     Url {
-        /// As written.
+        /// The address as the user wrote it.
         url: String,
         /// What is wrong with it.
         what: String,
     },
-    /// The recogniser did not do its work.
+    /// The recogniser failed.
     #[error("the recogniser {name} failed: {what}")]
     Failed {
-        /// Which.
+        /// Name of the recogniser.
         name: String,
-        /// What it said, or what became of it.
+        /// Its error message, or how it ended.
         what: String,
     },
 }
 
 impl RecognizerError {
-    /// Whether it was asked for wrongly: nothing was tried.
+    /// Whether the user's settings are wrong; nothing was started.
     pub fn is_usage(&self) -> bool {
         !matches!(self, RecognizerError::Failed { .. })
     }
 }
 
-/// A recogniser.
+/// A speech recogniser.
 #[derive(Clone, Debug)]
 pub struct Recognizer {
     way: Way,
@@ -65,7 +65,7 @@ pub struct Recognizer {
 enum Way {
     /// The program and its arguments.
     Command(Vec<String>),
-    /// Where transcriptions are asked for, and by which model.
+    /// Address of the transcription endpoint, and the model to request.
     Url { address: String, model: String },
 }
 
@@ -79,8 +79,8 @@ impl fmt::Display for Recognizer {
 }
 
 impl Recognizer {
-    /// A command that prints the text of the file named in the place of `{wav}`; `{language}` becomes the language's code.
-    /// It is no shell's: words are separated by spaces, quotes keep them together.
+    /// A command that prints the transcript of the file given as `{wav}`; `{language}` becomes the language code. It is not
+    /// run by a shell: words are separated by spaces, and quotes group them.
     pub fn command(command: &str) -> Result<Recognizer, RecognizerError> {
         let wrong =
             |what: &str| RecognizerError::Command { command: command.to_owned(), what: what.to_owned() };
@@ -88,22 +88,22 @@ impl Recognizer {
         match words.first() {
             None => return Err(wrong("is empty: write a command that prints the text of {wav}")),
             Some(program) if program.contains(WAV) => {
-                return Err(wrong("begins with {wav}, which is the sound and no program"));
+                return Err(wrong("begins with {wav}, which is the audio file and not a program"));
             }
             Some(_) => {}
         }
         if !words.iter().any(|word| word.contains(WAV)) {
-            return Err(wrong("does not name the sound: write {wav} where its file belongs"));
+            return Err(wrong("does not contain {wav}: write {wav} in place of the audio file"));
         }
         Ok(Recognizer { way: Way::Command(words), patience: PATIENCE })
     }
 
-    /// A server below `base` (`http://127.0.0.1:8000/v1`): sound is posted to `base/audio/transcriptions`.
+    /// A server below `base` (`http://127.0.0.1:8000/v1`): audio is posted to `base/audio/transcriptions`.
     pub fn url(base: &str, model: &str) -> Result<Recognizer, RecognizerError> {
         let wrong = |what: &str| RecognizerError::Url { url: base.to_owned(), what: what.to_owned() };
         if base.starts_with("https://") {
             return Err(wrong(
-                "is encrypted, which is not spoken here: name a server on this machine or network as http://HOST:PORT/v1",
+                "uses https, which is not supported: name a server on this machine or network as http://HOST:PORT/v1",
             ));
         }
         let host = base.strip_prefix("http://").ok_or_else(|| wrong("does not begin with http://"))?;
@@ -111,18 +111,18 @@ impl Recognizer {
             || host.starts_with('/')
             || base.contains(|c: char| c.is_whitespace() || c.is_control())
         {
-            return Err(wrong("names no host: write http://HOST:PORT/v1"));
+            return Err(wrong("has no host: write http://HOST:PORT/v1"));
         }
         let address = format!("{}/audio/transcriptions", base.trim_end_matches('/'));
         Ok(Recognizer { way: Way::Url { address, model: model.to_owned() }, patience: PATIENCE })
     }
 
-    /// Gives up sooner or later than after ten minutes.
+    /// Sets the time limit; the default is ten minutes.
     pub fn with_patience(self, patience: Duration) -> Recognizer {
         Recognizer { patience, ..self }
     }
 
-    /// What is said in a WAV file.
+    /// Transcribes a WAV file.
     pub fn recognize(&self, wav: &Path, language: &str) -> Result<String, RecognizerError> {
         let text = match &self.way {
             Way::Command(words) => self.run(words, wav, language),
@@ -134,7 +134,7 @@ impl Recognizer {
 
     fn run(&self, words: &[String], wav: &Path, language: &str) -> Result<String, String> {
         let wav = std::path::absolute(wav).map_err(|error| error.to_string())?;
-        let wav = wav.to_str().ok_or("the sound file's name is not UTF-8")?;
+        let wav = wav.to_str().ok_or("the name of the audio file is not UTF-8")?;
         let mut words = words.iter().map(|word| word.replace(WAV, wav).replace(LANGUAGE, language));
         let program = words.next().unwrap_or_default();
         let mut child = Command::new(&program)
@@ -144,7 +144,7 @@ impl Recognizer {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{program} does not start: {error}"))?;
-        // Both pipes are emptied while it runs, or it would wait for us.
+        // Both pipes are drained while it runs, or it would block on a full pipe.
         let read = |pipe: Option<Box<dyn Read + Send>>| {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
@@ -163,12 +163,12 @@ impl Recognizer {
                 Ok(Some(status)) => break status,
                 Ok(None) if began.elapsed() < self.patience => std::thread::sleep(Duration::from_millis(5)),
                 outcome => {
-                    // What it started may live on and hold the pipes: they are not waited for.
+                    // Its child processes may live on and hold the pipes, so these are not waited for.
                     let _ = child.kill();
                     let _ = child.wait();
                     return Err(match outcome {
                         Err(error) => error.to_string(),
-                        _ => format!("it had no answer within {:.0} s", self.patience.as_secs_f64()),
+                        _ => format!("no answer within {:.0} s", self.patience.as_secs_f64()),
                     });
                 }
             }
@@ -217,7 +217,7 @@ impl Recognizer {
             return Err(format!("it answered {status}: {}", last_line(&text)));
         }
         let json: serde_json::Value = serde_json::from_str(&text)
-            .map_err(|_| format!("its answer is no JSON: {}", last_line(&text)))?;
+            .map_err(|_| format!("its answer is not JSON: {}", last_line(&text)))?;
         match json.get("text").and_then(|text| text.as_str()) {
             Some(text) => Ok(text.to_owned()),
             None => Err(format!("its answer has no \"text\": {}", last_line(&text))),
@@ -225,20 +225,20 @@ impl Recognizer {
     }
 }
 
-/// The last line that says something, short and without control characters.
+/// The last non-empty line, shortened and without control characters.
 fn last_line(text: &str) -> String {
-    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(it said nothing)");
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or("(no message)");
     line.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// The words of a command line; `None` where a quote is not closed.
+/// Splits a command line into words; `None` where a quote is not closed.
 fn words(command: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None::<char>);
     let mut chars = command.chars();
     while let Some(c) = chars.next() {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
-            // As in a shell: a backslash before a quote or itself is one of them, else a backslash.
+            // As in a shell: a backslash escapes a quote or a backslash; elsewhere it is literal.
             (None | Some('"'), '\\') if chars.as_str().starts_with(['"', '\\', '\'']) => {
                 word.get_or_insert_default().extend(chars.next());
             }

@@ -1,4 +1,4 @@
-//! The outcome of an evaluation: one line for each sentence, and what they come to.
+//! The result of an evaluation: one entry per sentence, and the totals.
 
 use std::fmt;
 
@@ -7,82 +7,82 @@ use super::measures::{Figures, Measures};
 use myxtts_run::seed::Seed;
 use serde::{Deserialize, Serialize};
 
-/// One sentence that was spoken.
+/// The result of one sentence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
-    /// Which utterance it is.
+    /// Id of the utterance.
     pub id: String,
-    /// What was to be said.
+    /// The text to speak.
     pub text: String,
-    /// In whose voice.
+    /// Name of the speaker whose voice was used.
     pub speaker: String,
-    /// Seconds of sound that came of it; 0 where the model said nothing.
+    /// Seconds of audio; 0 where the model produced none.
     pub seconds: f32,
-    /// The place of the right sentence among the candidates, 1 for the nearest (`Ranking::place`).
+    /// Rank of the right sentence among the candidates, 1 for the nearest ([`Ranking::place`](super::rank::Ranking::place)).
     pub sentence_place: usize,
-    /// The sentence that was nearest, where any was.
+    /// Text of the nearest sentence; `None` where nothing was spoken.
     pub heard: Option<String>,
-    /// The right sentence's distance under warping; none where nothing was said.
+    /// Warping distance to the right sentence; `None` where nothing was spoken.
     pub distance: Option<f32>,
-    /// Mel-cepstral distortion against the right sentence in dB; none where nothing was said.
+    /// Mel-cepstral distortion against the right sentence, in dB; `None` where nothing was spoken.
     pub distortion: Option<f32>,
-    /// The place of the right speaker among all; none where speakers were not compared.
+    /// Rank of the right speaker; `None` where speakers were not compared.
     pub speaker_place: Option<usize>,
-    /// The cosine between the speaker vectors of what was said and of the reference.
+    /// Cosine between the speaker vectors of the audio and of the reference.
     pub similarity: Option<f32>,
-    /// The sound, in the folder of the report; its recording lies in `original/` there. None where nothing is kept.
+    /// Audio file, relative to the report's folder; its recording is in `original/` there. `None` where no files are kept.
     #[serde(default)]
     pub file: Option<String>,
-    /// Everything else that was measured.
+    /// All other measures.
     #[serde(default)]
     pub measures: Option<Measures>,
 }
 
-/// A number of items and how many of them are right.
+/// Number of items, and how many of them are right.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReplicaSlice {
-    /// How many are right.
+pub struct Accuracy {
+    /// Number of right items.
     pub right: usize,
-    /// How many there are.
+    /// Number of items.
     pub of: usize,
-    /// Candidates each had.
+    /// Candidates per item.
     pub candidates: usize,
 }
 
-impl ReplicaSlice {
-    /// The share that is right, 0 where there are none at all.
+impl Accuracy {
+    /// Share of right items; 0 where there are none.
     pub fn value(&self) -> f64 {
         self.right as f64 / self.of.max(1) as f64
     }
 
-    /// What guessing would come to.
+    /// Expected share of random guessing.
     pub fn chance(&self) -> f64 {
         1.0 / self.candidates.max(1) as f64
     }
 }
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// The right sentence was nearer than every other.
-    pub sentences: ReplicaSlice,
-    /// The right speaker was; none where there was only one, or no speaker encoder.
-    pub speakers: Option<ReplicaSlice>,
-    /// Mean distortion in dB over the sentences that were said at all.
+    /// How often the right sentence was the nearest.
+    pub sentences: Accuracy,
+    /// How often the right speaker was the nearest; `None` with only one speaker or without a speaker encoder.
+    pub speakers: Option<Accuracy>,
+    /// Mean distortion in dB over the sentences that were spoken.
     pub distortion: Option<f32>,
-    /// Mean cosine to the reference's speaker, over the same.
+    /// Mean cosine to the reference's speaker, over the same sentences.
     pub similarity: Option<f32>,
-    /// Sentences of which nothing was said.
+    /// Number of sentences without any audio.
     pub silent: usize,
-    /// What all measures come to.
+    /// Figures over all sentences.
     #[serde(default)]
     pub figures: Figures,
-    /// All sentences in the order they were spoken.
+    /// All sentences, in the order they were spoken.
     pub items: Vec<Item>,
 }
 
 impl Evaluation {
-    /// A row of a page for each sentence that is kept: its recording, and what was spoken.
+    /// A row of the HTML page for each sentence with audio files: its recording, and the synthesised audio.
     pub fn rows(&self) -> Vec<Row<'_>> {
         let mut rows = Vec::with_capacity(self.items.len());
         for item in &self.items {
@@ -98,14 +98,14 @@ impl Evaluation {
         rows
     }
 
-    /// Sums items up. Each was compared with `candidates` sentences and `speakers` speakers, the right one among them.
+    /// Sums up items. Each was compared with `candidates` sentences and `speakers` speakers, including the right one.
     pub fn of(items: Vec<Item>, candidates: usize, speakers: usize) -> Evaluation {
         let first = |places: &[usize]| places.iter().filter(|&&place| place == 1).count();
         let sentences: Vec<usize> = items.iter().map(|item| item.sentence_place).collect();
         let who: Vec<usize> = items.iter().filter_map(|item| item.speaker_place).collect();
         Evaluation {
-            sentences: ReplicaSlice { right: first(&sentences), of: sentences.len(), candidates },
-            speakers: (speakers > 1 && !who.is_empty()).then(|| ReplicaSlice {
+            sentences: Accuracy { right: first(&sentences), of: sentences.len(), candidates },
+            speakers: (speakers > 1 && !who.is_empty()).then(|| Accuracy {
                 right: first(&who),
                 of: who.len(),
                 candidates: speakers,
@@ -119,7 +119,7 @@ impl Evaluation {
     }
 }
 
-/// The mean of what is finite.
+/// Mean of the finite values.
 fn mean(values: impl Iterator<Item = f32>) -> Option<f32> {
     let (sum, count) = values
         .filter(|value| value.is_finite())
@@ -127,7 +127,7 @@ fn mean(values: impl Iterator<Item = f32>) -> Option<f32> {
     (count > 0).then(|| (sum / f64::from(count)) as f32)
 }
 
-impl fmt::Display for ReplicaSlice {
+impl fmt::Display for Accuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -148,7 +148,7 @@ impl fmt::Display for Evaluation {
         if let Some(speakers) = self.speakers {
             writeln!(f, "right speaker nearest    {speakers}")?;
         }
-        // What was measured has intervals, and the same means among them.
+        // The figures have intervals, and include the same means.
         if self.figures != Figures::default() {
             f.write_str(&self.figures.lines())?;
         } else if let Some(distortion) = self.distortion {
@@ -210,8 +210,8 @@ mod tests {
         let items =
             vec![item(1, 1, Some(4.0)), item(3, 1, Some(6.0)), item(20, 3, None), item(1, 1, Some(5.0))];
         let found = Evaluation::of(items, 20, 3);
-        assert_eq!(found.sentences, ReplicaSlice { right: 2, of: 4, candidates: 20 });
-        assert_eq!(found.speakers, Some(ReplicaSlice { right: 3, of: 4, candidates: 3 }));
+        assert_eq!(found.sentences, Accuracy { right: 2, of: 4, candidates: 20 });
+        assert_eq!(found.speakers, Some(Accuracy { right: 3, of: 4, candidates: 3 }));
         assert_eq!((found.distortion, found.similarity, found.silent), (Some(5.0), Some(0.9), 1));
         let text = found.to_string();
         assert!(

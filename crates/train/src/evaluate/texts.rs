@@ -1,4 +1,4 @@
-//! A list of texts, spoken one after another by one opened model, each kept as a WAV file and measured.
+//! Speaks a list of texts with one opened model; each is written as a WAV file and measured.
 
 use super::html::{Cell, Row};
 use super::listener::Listener;
@@ -7,7 +7,7 @@ use super::rank;
 use crate::job_control::JobControl;
 use myxtts_data::audio::{self, Clip, wav};
 use myxtts_data::dataset::list::ListEntry;
-use myxtts_model::Ended;
+use myxtts_model::StopReason;
 use myxtts_run::durable::{self, DurableError};
 use myxtts_run::seed::Seed;
 use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
@@ -16,67 +16,67 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Where recordings are kept, in the folder of a report.
+/// Subfolder of the report with copies of recordings.
 const ORIGINALS: &str = "original";
 
 /// Why a list was not spoken to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum TextsError {
-    /// A sound could not be written.
+    /// An audio file cannot be written.
     #[error(transparent)]
     Disk(#[from] DurableError),
-    /// The device failed: the next text would fare no better.
+    /// The device failed: the next text would fail too.
     #[error(transparent)]
     Voice(#[from] SpeakError),
 }
 
 /// How a list is spoken.
 pub struct Speaking<'a> {
-    /// Where `ID.wav` is written.
+    /// The folder of `ID.wav`.
     pub folder: &'a Path,
     /// The language of all texts.
     pub language: &'a str,
-    /// The voice of all texts; where there is none, each text's own reference is heard.
+    /// The voice of all texts; `None` uses each text's own reference.
     pub voice: Option<&'a Voice>,
-    /// How texts are said; its seed is the list's, each text gets one of its own.
+    /// Options of synthesis. The seed is that of the list; each text gets its own, derived from it.
     pub options: &'a SpeakOptions,
 }
 
-/// One text as it came out.
+/// The result of one text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpokenText {
-    /// Its name.
+    /// Its id.
     pub id: String,
-    /// What was to be said.
+    /// The text to speak.
     pub text: String,
-    /// The sound, in the folder of the report; none where nothing was said.
+    /// Audio file, relative to the report's folder; `None` where nothing was spoken.
     pub file: Option<String>,
-    /// The recording of the same text, where there is one that can be read: a copy in the folder of the report.
+    /// Copy of the text's recording, relative to the report's folder; `None` where there is no readable one.
     pub recording: Option<String>,
-    /// Codes that were said.
+    /// Number of generated codes.
     pub codes: usize,
-    /// Why it ended.
-    pub ended: Option<Ended>,
+    /// Why generation ended.
+    pub ended: Option<StopReason>,
     /// Why it could not be spoken. It then counts as silence.
     pub error: Option<String>,
-    /// What was measured.
+    /// Measures of the audio.
     #[serde(flatten)]
     pub measures: Measures,
 }
 
-/// A list as it came out.
+/// The results of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpokenTexts {
-    /// What all texts come to.
+    /// Figures over all texts.
     pub figures: Figures,
-    /// Texts that could not be spoken.
+    /// Number of texts that could not be spoken.
     pub failed: usize,
-    /// In the order of the list.
+    /// Results in the order of the list.
     pub items: Vec<SpokenText>,
 }
 
 impl SpokenTexts {
-    /// A row of a page for each text: its recording, and what was spoken.
+    /// A row of the HTML page for each text: its recording, and the synthesised audio.
     pub fn rows(&self) -> Vec<Row<'_>> {
         self.items.iter().map(SpokenText::row).collect()
     }
@@ -90,12 +90,12 @@ impl SpokenText {
     }
 }
 
-/// The seed of one text: it depends on its id alone, so that a text sounds the same in any list.
+/// The seed of one text: it depends only on the id, so that a text sounds the same in any list.
 pub fn seed_of(seed: u64, id: &str) -> u64 {
     Seed::new(seed).derive("text").derive(id).value()
 }
 
-/// Speaks a list. A text that cannot be spoken is named, counted and measured as silence; a device that fails ends it.
+/// Speaks a list. A text that cannot be spoken is reported, counted and measured as silence; a failing device ends the list.
 pub fn speak_list(
     synthesizer: &mut Synthesizer,
     list: &[ListEntry],
@@ -121,14 +121,15 @@ pub fn speak_list(
             && item.measures.heard.is_none()
             && items.iter().all(|item: &SpokenText| item.error.is_some() || item.measures.heard.is_some())
         {
-            progress.say(&format!("{error}; it is not asked again, and there are no error rates"));
+            progress
+                .say(&format!("{error}; the recogniser is not used any more, and there are no error rates"));
         }
         items.push(item);
         progress.advance(1);
     }
     progress.finish();
     let measures = || items.iter().map(|item| &item.measures);
-    // Rates over some of the texts would be another figure than the one that was asked for.
+    // Rates over only some of the texts would be a different figure, so they are dropped.
     if measures().any(|measures| measures.heard.is_none()) {
         items.iter_mut().for_each(|item| item.measures.heard = None);
     }
@@ -202,7 +203,7 @@ fn speak_one(
         item.recording = Some(keep_original(speaking.folder, &one.id, recording)?);
     }
     item.measures = meter.measure(&clip, recording.as_ref());
-    if item.ended == Some(Ended::Loop) && item.measures.flaws.looping.is_none() {
+    if item.ended == Some(StopReason::Loop) && item.measures.flaws.looping.is_none() {
         item.measures.flaws.looping = Some(0.0);
     }
     item.measures.similarity = similarity(synthesizer, &clip, reference.as_ref().ok());
@@ -213,7 +214,7 @@ fn speak_one(
     Ok(item)
 }
 
-/// Keeps a recording beside what was made of its text; gives its place in the folder.
+/// Copies a recording into the report's folder, and returns its relative path.
 pub(crate) fn keep_original(folder: &Path, name: &str, recording: &Clip) -> Result<String, DurableError> {
     let place = format!("{ORIGINALS}/{name}.wav");
     durable::create_folder(&durable::OsDisk, &folder.join(ORIGINALS))?;
@@ -221,7 +222,7 @@ pub(crate) fn keep_original(folder: &Path, name: &str, recording: &Clip) -> Resu
     Ok(place)
 }
 
-/// The cosine between the speaker of a sound and of the reference it was spoken with, by the model's own encoder.
+/// Cosine between the speaker vectors of the audio and of the reference it was spoken with, by the model's own encoder.
 pub fn similarity(synthesizer: &mut Synthesizer, clip: &Clip, reference: Option<&Voice>) -> Option<f32> {
     let wanted = reference?.speaker.as_deref()?;
     let found = synthesizer.encode_voice(std::slice::from_ref(clip)).ok()?.speaker?;
@@ -235,7 +236,7 @@ fn hear(synthesizer: &mut Synthesizer, path: &Path) -> Result<Result<Voice, Stri
     }
 }
 
-/// Tells what is wrong with one text or recording from what is wrong with everything.
+/// Separates errors of one text or recording, which are returned inside, from errors that affect everything.
 pub(crate) fn soft<T>(outcome: Result<T, SpeakError>) -> Result<Result<T, String>, SpeakError> {
     use myxtts_model::GenerateError;
     match outcome {

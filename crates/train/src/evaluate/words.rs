@@ -1,21 +1,21 @@
-//! Word and character error rates: the fewest insertions, deletions and substitutions that make what was heard what was to
-//! be said, over the length of the latter. Texts are first brought into the form of [`myxtts_text::compare`];
-//! characters are counted without spaces.
+//! Word and character error rates: the minimum number of insertions, deletions and substitutions that turn the transcript
+//! into the text, divided by the length of the text. Both are first normalised by [`myxtts_text::compare`]; characters are
+//! counted without spaces.
 
 use myxtts_text::compare::{NumeralReading, comparable};
 use serde::{Deserialize, Serialize};
 
-/// Errors among so many words or characters that were to be said. There may be more errors than words.
+/// Number of errors in a text of a given length. There can be more errors than words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
     /// Insertions, deletions and substitutions.
     pub errors: usize,
-    /// Words or characters that were to be said.
+    /// Words or characters of the text.
     pub of: usize,
 }
 
 impl Errors {
-    /// Errors per word or character. Where nothing was to be said, each error counts whole.
+    /// Errors per word or character. For an empty text, the number of errors.
     pub fn rate(&self) -> f64 {
         self.errors as f64 / self.of.max(1) as f64
     }
@@ -24,13 +24,13 @@ impl Errors {
 /// Errors of one utterance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Score {
-    /// Of words.
+    /// Word errors.
     pub words: Errors,
-    /// Of characters, spaces left out.
+    /// Character errors, without spaces.
     pub characters: Errors,
 }
 
-/// Compares what was heard with what was to be said.
+/// Compares a transcript with the text.
 pub fn score(wanted: &str, heard: &str, language: &str, numerals: NumeralReading) -> Score {
     let [wanted, heard] = [wanted, heard].map(|text| comparable(text, language, numerals));
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
@@ -41,7 +41,7 @@ pub fn score(wanted: &str, heard: &str, language: &str, numerals: NumeralReading
     Score { words: of(a.len())(distance(&a, &b)), characters: of(c.len())(distance(&c, &d)) }
 }
 
-/// Levenshtein's distance.
+/// Levenshtein distance.
 pub fn distance<T: PartialEq>(a: &[T], b: &[T]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

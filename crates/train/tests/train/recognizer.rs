@@ -128,7 +128,7 @@ fn a_server_that_fails_says_so() {
         ),
         (answer("404 Not Found", "nothing here"), "nothing here"),
         (answer("302 Found", "elsewhere"), "302"),
-        (answer("200 OK", "plain text"), "no JSON"),
+        (answer("200 OK", "plain text"), "not JSON"),
         (answer("200 OK", "{\"txt\": 1}"), "no \"text\""),
         ("garbage\r\n\r\n".to_owned(), "failed"),
         (String::new(), "failed"),
