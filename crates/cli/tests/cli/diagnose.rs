@@ -40,9 +40,9 @@ fn a_real_stage_is_diagnosed_as_text_json_and_page() {
     assert!(page.contains("replayed from the device"), "{page}");
 
     let words = with(&["--plant", "slow-decode"]);
-    let told = ["planted      slow-decode", "replayed from the device", "features computed as they are read"];
+    let told = ["planted      slow-decode", "replayed from the device", "features computed on demand"];
     assert!(told.iter().all(|part| words.contains(part)), "{words}");
-    for part in ["dvae on cpu: tiny", "p99", "1. ", "seen: ", "do: ", "gain: "] {
+    for part in ["dvae on cpu: tiny", "p99", "1. ", "evidence: ", "fix: ", "gain: "] {
         assert!(words.contains(part), "{part} in {words}");
     }
 }

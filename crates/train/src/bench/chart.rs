@@ -1,36 +1,37 @@
-//! The ways of a benchmark as bars: one file of SVG that needs nothing beside itself and can be read on light and dark.
+//! Draws the results of a benchmark as a bar chart: one self-contained SVG file that is readable on light and dark
+//! backgrounds.
 
 use std::fmt::Write;
 
-/// One way that was measured.
+/// One bar: a measured variant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar<'a> {
-    /// Its name: text, not markup.
+    /// Name of the variant, as plain text; it is escaped.
     pub name: &'a str,
     /// Clips per second.
     pub samples_per_second: f64,
-    /// Share of the time kernels ran, where there is a figure.
+    /// Share of the time that kernels ran, 0 to 1; `None` where it was not measured.
     pub busy: Option<f64>,
 }
 
-/// Grey that stands out from white and from black; browsers that know which it is get a better one.
+/// A grey that is readable on white and on black. Browsers that report the colour scheme use a better one.
 const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#6e7781}.title{font-weight:600;font-size:15px}\
 .rate{fill:#2f81c7}.busy{fill:#2da56a}.ground{fill:#8b949e;fill-opacity:.18}\
 @media(prefers-color-scheme:light){text{fill:#32383f}}@media(prefers-color-scheme:dark){text{fill:#d0d7de}}";
 
 const WIDTH: f64 = 860.0;
-/// Where names end and bars begin.
+/// x coordinate where names end and bars begin.
 const LEFT: f64 = 160.0;
-/// Length of the longest bar of clips per second; the figure stands behind it.
+/// Length of the longest bar of clips per second; the number is printed after it.
 const RATE: f64 = 340.0;
-/// Where the bars of the busy share begin, and how long all of the time is.
+/// x coordinate of the bars of the busy share, and their length at 100 %.
 const BUSY_LEFT: f64 = 600.0;
 const BUSY: f64 = 180.0;
 const TOP: f64 = 74.0;
 const ROW: f64 = 30.0;
 const THICK: f64 = 18.0;
 
-/// The chart; `title` and the names are text, not markup.
+/// Draws the chart. `title` and the names are plain text; they are escaped.
 pub fn chart(title: &str, bars: &[Bar<'_>]) -> String {
     let most = bars.iter().map(|bar| bar.samples_per_second).fold(0.0, f64::max);
     let height = TOP + ROW * bars.len() as f64 + 10.0;
@@ -68,7 +69,7 @@ pub fn chart(title: &str, bars: &[Bar<'_>]) -> String {
                 );
             }
             None => {
-                let _ = write!(out, "<text x=\"{BUSY_LEFT}\" y=\"{text:.1}\">no figure</text>");
+                let _ = write!(out, "<text x=\"{BUSY_LEFT}\" y=\"{text:.1}\">not measured</text>");
             }
         }
         out.push('\n');
@@ -81,7 +82,7 @@ fn rate(samples: f64) -> String {
     if samples >= 100.0 { format!("{samples:.0}") } else { format!("{samples:.1}") }
 }
 
-/// Text as it may stand in XML: also without what no XML can hold.
+/// Escapes text for XML, and removes characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,24 +1,24 @@
-//! A stage that is timed in pieces, with others in between.
+//! A stage that is timed in segments, with other stages in between.
 
-use super::{Figures, Runner, Timed, figures, processor_seconds};
+use super::{Figures, Runner, Timed, cpu_seconds, figures};
 use crate::error::TrainError;
 use crate::stages::Stage;
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
 use std::time::Instant;
 
-/// A step of a segment.
+/// One step of a segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SegmentStep {
     /// Rows of its batch.
     pub rows: f64,
-    /// Places of text and sound of a row.
+    /// Text and audio positions per row.
     pub places: f64,
-    /// What it took.
+    /// Step time, in seconds.
     pub seconds: f64,
 }
 
-/// A stage on the processor, and what its steps took so far.
+/// A stage on the CPU, with the times of its steps so far.
 pub struct TimedStage {
     stage: Box<dyn Stage>,
     recipe: Recipe,
@@ -26,11 +26,11 @@ pub struct TimedStage {
     next: u64,
     timed: Vec<Timed>,
     seconds: f64,
-    processor: f64,
+    cpu_seconds: f64,
 }
 
 impl TimedStage {
-    /// Takes so many steps that are not timed: a stage's first steps take their memory.
+    /// Builds the stage and runs the given number of untimed steps: the first steps of a stage allocate its memory.
     pub fn new(
         stage: Box<dyn Stage>,
         recipe: Recipe,
@@ -40,17 +40,17 @@ impl TimedStage {
         let seed = Seed::new(seed).derive("bench");
         let next = recipe.steps / 2;
         let mut timed_stage =
-            TimedStage { stage, recipe, seed, next, timed: Vec::new(), seconds: 0.0, processor: 0.0 };
+            TimedStage { stage, recipe, seed, next, timed: Vec::new(), seconds: 0.0, cpu_seconds: 0.0 };
         timed_stage.run(warm)?;
         Ok(timed_stage)
     }
 
-    /// Goes on by so many steps.
+    /// Runs and times the next `steps` steps.
     pub fn segment(&mut self, steps: u64) -> Result<Vec<SegmentStep>, TrainError> {
-        let (start, before) = (Instant::now(), processor_seconds());
+        let (start, before) = (Instant::now(), cpu_seconds());
         let timed = self.run(steps)?;
         self.seconds += start.elapsed().as_secs_f64();
-        self.processor += processor_seconds() - before;
+        self.cpu_seconds += cpu_seconds() - before;
         let segment = timed.iter().map(|step| {
             let [rows, text, sound] = step.shape;
             SegmentStep { rows: rows as f64, places: (text + sound) as f64, seconds: step.seconds }
@@ -60,10 +60,10 @@ impl TimedStage {
         Ok(segment)
     }
 
-    /// What all segments together came to.
+    /// Figures over all segments.
     pub fn figures(&self) -> Figures {
         let mut figures = figures(&self.timed, self.seconds);
-        figures.cores = self.processor / self.seconds;
+        figures.cores = self.cpu_seconds / self.seconds;
         figures.planned_bytes = self.stage.engine().memory().total() as u64;
         figures
     }

@@ -1,6 +1,6 @@
-//! A trace of a stage on its own feed: its steps as training queues them, then the same shapes with nothing fed.
+//! Traces a stage on its own feed: steps queued as in training, then the same shapes without a feed.
 
-use super::processor::Counted;
+use super::cpu_usage::Counted;
 use super::trace::{Batch, CoresSample, GpuSample, Setup, Trace};
 use crate::error::TrainError;
 use crate::stages::{Stage, Submitted};
@@ -10,31 +10,31 @@ use myxtts_run::seed::Seed;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// How much is looked at.
+/// How much is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceSettings {
-    /// Batches in the trace.
+    /// Number of batches in the trace.
     pub batches: u64,
-    /// Batches before them: buffers fill, and most shapes are met.
+    /// Number of batches before the trace: buffers fill, and most shapes occur.
     pub warm: u64,
-    /// Steps that may be queued on a GPU before the first is waited for.
+    /// Number of steps that may be queued on a GPU before the first is waited for.
     pub ahead: usize,
 }
 
-/// What was seen of the machine from outside, in the order of time.
+/// Samples of the machine, in time order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineSamples {
-    /// The processor.
+    /// CPU usage.
     pub cores: Vec<CoresSample>,
-    /// The GPU.
+    /// GPU state.
     pub gpu: Vec<GpuSample>,
-    /// Why there is nothing of it.
+    /// Why there are no GPU samples.
     pub no_gpu: Option<String>,
 }
 
-/// Who looks at the machine while a stage runs.
+/// Samples the machine while a stage runs.
 pub trait MachineSampler {
-    /// What was seen between two moments; times count from the first of them.
+    /// The samples between two moments; their times count from the first.
     fn samples(&mut self, _from: Instant, _to: Instant) -> MachineSamples {
         MachineSamples::default()
     }
@@ -45,7 +45,7 @@ pub struct NoMachineSampler;
 
 impl MachineSampler for NoMachineSampler {}
 
-/// Batches that are replayed at most.
+/// Maximum number of batches that are replayed.
 const REPLAYED: usize = 30;
 
 /// How batches are made, as far as the settings say.
@@ -57,8 +57,8 @@ pub struct BatchSetup {
     pub batch_size: usize,
 }
 
-/// Runs a stage and notes where every batch spends its time, and what was sampled of the machine meanwhile. The stage's
-/// weights change.
+/// Runs a stage and measures where every batch spends its time, with samples of the machine. The weights of the stage
+/// change.
 pub fn collect(
     stage: &mut dyn Stage,
     recipe: &Recipe,
@@ -69,7 +69,7 @@ pub fn collect(
 ) -> Result<Trace, TrainError> {
     let on_gpu = stage.engine().cuda().is_some();
     let seed = Seed::new(seed).derive("diagnose");
-    // From the middle of the stage, as for a benchmark: what joins late has joined.
+    // Starts in the middle of the stage, as a benchmark does, so that parts that join later are included.
     let middle = recipe.steps / 2;
     let ahead = if on_gpu { amount.ahead } else { 0 };
     let mut timer = StepTimer::start(stage, ahead);
@@ -96,7 +96,7 @@ pub fn collect(
             pinned &= !made.pageable;
             done += 1;
             if done <= amount.warm {
-                // Once: it reads the counters of every thread, which takes a while.
+                // Only once: reading the counters of every thread takes a while.
                 if done == amount.warm {
                     began = Counted::now();
                 }
@@ -109,7 +109,7 @@ pub fn collect(
         }
     }
     let ended = Counted::now();
-    let processor = began.until(&ended, workers);
+    let cpu = began.until(&ended, workers);
     let seen = sampler.samples(began.at, ended.at);
     let shapes: Vec<[usize; 3]> = batches.iter().rev().take(REPLAYED).map(|batch| batch.shape).collect();
     let (mut alone, mut replayed) = (Vec::new(), Vec::new());
@@ -132,7 +132,7 @@ pub fn collect(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let setup = Setup { workers, slots, batch_size, cores, batch_bytes: bytes, pinned, on_gpu };
     let MachineSamples { cores, gpu, no_gpu } = seen;
-    Ok(Trace { setup, batches, processor, cores, gpu, no_gpu, alone, replayed })
+    Ok(Trace { setup, batches, cpu, cores, gpu, no_gpu, alone, replayed })
 }
 
 fn batch(queued: &Submitted, step: f64, period: f64) -> Batch {
@@ -143,7 +143,7 @@ fn batch(queued: &Submitted, step: f64, period: f64) -> Batch {
         beside_new: false,
         worker: made.worker,
         read: made.reading.as_secs_f64(),
-        // Both together: a record is decoded and its features computed in one go.
+        // Decoding and features together: both are done in one pass.
         decode: made.computing.as_secs_f64(),
         features: 0.0,
         collate: made.collating.as_secs_f64(),
@@ -156,11 +156,11 @@ fn batch(queued: &Submitted, step: f64, period: f64) -> Batch {
     }
 }
 
-/// A step under way.
+/// A step in flight.
 struct Queued {
     queued: Submitted,
-    /// Its shape was measured or recorded when it was queued.
+    /// Whether its shape was measured or captured when it was queued.
     is_new: bool,
-    /// That of another was, before this one's end was seen.
+    /// Whether another shape was, before the end of this step was observed.
     beside_new: bool,
 }

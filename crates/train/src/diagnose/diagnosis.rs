@@ -1,170 +1,171 @@
-//! What can be said of a trace: who holds training up, by which numbers, and what to set.
+//! The result of analysing a trace: causes, the numbers they were found by, and what to set.
 
 use super::period::Period;
 use serde::Serialize;
 
-/// Who holds training up.
+/// What slows training down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Nothing: steps follow each other.
     Healthy,
-    /// Records come slowly from where they lie.
+    /// Records are read slowly.
     Disk,
-    /// Sound is decoded and its features computed while training waits.
+    /// Audio is decoded and features are computed while training waits.
     Decode,
-    /// Putting batches together.
+    /// Collating batches is slow.
     Collate,
-    /// Making batches a program's inputs.
+    /// Converting batches to a program's inputs is slow.
     Inputs,
-    /// One of the loader's threads is far slower than the others.
+    /// One loader thread is far slower than the others.
     SlowWorker,
-    /// Enough batches are made, but too few lie ready when one comes late.
+    /// Enough batches are made, but too few are ready when one is late.
     TinyBuffer,
     /// Copies wait for steps, and steps for copies.
     UploadLock,
-    /// Copies from memory that is not page-locked.
+    /// Copies start in pageable memory.
     PageableUploads,
-    /// Copies take long though they start in page-locked memory.
+    /// Copies are slow although they start in page-locked memory.
     Transfer,
-    /// New shapes keep coming, and each has to be recorded.
+    /// New shapes keep occurring, and each has to be captured.
     ShapeChurn,
-    /// Something comes back every so many batches.
+    /// A delay occurs periodically.
     PeriodicStall,
-    /// Other programs have the processor.
-    Processor,
+    /// Other programs use the CPU.
+    #[serde(rename = "processor")]
+    CpuContention,
     /// Steps take longer than they do alone.
     SlowStep,
-    /// Steps of one shape take one time and then another.
+    /// The time of steps of one shape varies.
     NoisyStep,
-    /// The GPU is too hot.
+    /// The GPU reduces its clock because of heat.
     Heat,
-    /// The GPU may not draw more power.
+    /// The GPU reduces its clock because of its power limit.
     Power,
 }
 
 impl Cause {
-    /// In words.
+    /// Name of the cause, for reports.
     pub fn name(self) -> &'static str {
         match self {
-            Cause::Healthy => "healthy: the step is what takes the time",
+            Cause::Healthy => "healthy: steps take nearly all of the time",
             Cause::Disk => "slow disk",
             Cause::Decode => "slow decoding and features",
             Cause::Collate => "slow collation",
-            Cause::Inputs => "slow making of inputs",
+            Cause::Inputs => "slow conversion to inputs",
             Cause::SlowWorker => "one slow loader thread",
-            Cause::TinyBuffer => "too small a buffer",
+            Cause::TinyBuffer => "buffer too small",
             Cause::UploadLock => "uploads and steps wait for each other",
             Cause::PageableUploads => "uploads from pageable memory",
             Cause::Transfer => "slow uploads",
-            Cause::ShapeChurn => "new shapes compiled again and again",
-            Cause::PeriodicStall => "a stall that comes back",
-            Cause::Processor => "the processor is taken by other programs",
-            Cause::SlowStep => "the step is slower than it has to be",
+            Cause::ShapeChurn => "new shapes are captured again and again",
+            Cause::PeriodicStall => "a periodic stall",
+            Cause::CpuContention => "the CPU is used by other programs",
+            Cause::SlowStep => "the step is slower than necessary",
             Cause::NoisyStep => "the step's time varies",
-            Cause::Heat => "the GPU is held back by heat",
-            Cause::Power => "the GPU is held back by its power limit",
+            Cause::Heat => "the GPU is limited by heat",
+            Cause::Power => "the GPU is limited by its power limit",
         }
     }
 }
 
-/// A cause, and what speaks against it.
+/// A cause with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Who.
+    /// The cause.
     #[serde(rename = "culprit")]
     pub cause: Cause,
-    /// The numbers it was found by, in words.
+    /// The numbers it was found by, as text.
     pub evidence: String,
-    /// What to set, or to do.
+    /// What to set or do.
     pub recommendation: String,
-    /// Steps per second more if it were gone, at most: 0.25 is a quarter more. None where a trace cannot tell.
+    /// Maximum increase of steps per second if it were removed: 0.25 is a quarter more. `None` where a trace cannot tell.
     pub gain: Option<f64>,
 }
 
-/// Times between the ends of steps that go up and down.
+/// Variation of the times between the ends of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Oscillation {
     /// Standard deviation over mean.
     pub variation: f64,
-    /// Whether, and how, it comes back.
+    /// The period of the variation; `None` where it is not periodic.
     pub period: Option<Period>,
-    /// Share of the time a step ran, in the worst twentieth of the batches.
+    /// Share of the time that a step ran, in the worst 5 % of the batches.
     pub busy_low: f64,
-    /// The same in the best.
+    /// The same in the best 5 %.
     pub busy_high: f64,
 }
 
-/// Batches as they were trained, beside the same ones from a cache on the device, in seconds for each.
+/// Mean times of the same batches in training and replayed from the device, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// Batches whose shape was also replayed.
+    /// Number of batches whose shape was also replayed.
     pub batches: usize,
-    /// From the end of one step to the end of the next, as the pipeline fed them.
+    /// Period in training.
     pub trained: f64,
-    /// The same with every batch on the device already and steps queued ahead.
+    /// Period with every batch on the device already and steps queued ahead.
     pub replayed: f64,
-    /// The step by itself.
+    /// Time of the step alone.
     pub alone: f64,
 }
 
 impl Compared {
-    /// Steps per second more with every batch on the device already.
+    /// Relative increase of steps per second with every batch on the device already.
     pub fn headroom(&self) -> f64 {
         (self.trained / self.replayed.max(1e-12) - 1.0).max(0.0)
     }
 }
 
-/// The GPU over a trace, where the driver tells.
+/// GPU state over a trace, as the driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Device {
-    /// Samples.
+    /// Number of samples.
     pub samples: usize,
-    /// Share of the time a kernel ran, on average.
+    /// Mean share of the time that a kernel ran.
     pub busy: f64,
-    /// In the worst twentieth of the samples.
+    /// The same in the worst 5 % of the samples.
     pub busy_low: f64,
-    /// In the best.
+    /// The same in the best 5 %.
     pub busy_high: f64,
-    /// The highest, in degrees Celsius.
+    /// Maximum temperature, in degrees Celsius.
     pub temperature: Option<f64>,
-    /// Mean, in watts.
+    /// Mean power, in watts.
     pub power: Option<f64>,
-    /// Mean, in megahertz.
+    /// Mean clock, in megahertz.
     pub clock: Option<f64>,
-    /// The most it can have.
+    /// Maximum clock, in megahertz.
     pub clock_most: Option<f64>,
-    /// Share of the samples with its clock held back by heat.
+    /// Share of the samples with the clock reduced by heat.
     pub held_by_heat: f64,
-    /// The same by its power limit.
+    /// Share of the samples with the clock reduced by the power limit.
     pub held_by_power: f64,
 }
 
-/// What a trace says.
+/// The result of analysing a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// What costs most, first. Never empty.
+    /// Findings, the most expensive first. Never empty.
     pub findings: Vec<Finding>,
-    /// Only where the times vary too much.
+    /// Set only where the times vary too much.
     pub oscillation: Option<Oscillation>,
-    /// Share of the time in which a step ran, without batches that are left out.
+    /// Share of the time in which a step ran, without the batches left out.
     pub busy: f64,
-    /// What waits add to the steps, of 1.
+    /// Waits as a share of the step time.
     pub waiting: f64,
-    /// Steps per second more with every batch on the device already; none where that was not measured.
+    /// Relative increase of steps per second with every batch on the device already; `None` where that was not measured.
     pub headroom: Option<f64>,
-    /// What that was taken from.
+    /// The measurement behind `headroom`.
     pub compared: Option<Compared>,
-    /// The GPU, where it was looked at.
+    /// The GPU; `None` where it was not sampled.
     pub gpu: Option<Device>,
-    /// Batches that no other figure here counts: their shape was new, or another's was recorded meanwhile.
+    /// Number of batches that no other figure here includes: their shape was new, or another's was captured meanwhile.
     pub left_out: usize,
     /// Share of all time that new shapes took beyond their steps.
     pub recording: f64,
 }
 
 impl Diagnosis {
-    /// Who costs most.
+    /// The most expensive cause.
     pub fn cause(&self) -> Cause {
         self.findings.first().map_or(Cause::Healthy, |finding| finding.cause)
     }

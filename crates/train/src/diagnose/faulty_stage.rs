@@ -1,4 +1,4 @@
-//! Steps with a fault: computed more often than they have to be, or alone with what is copied.
+//! Steps with an injected fault: computed more often than necessary, or serialised with their copies.
 
 use crate::error::TrainError;
 use crate::fault::{Fault, FaultKind};
@@ -7,7 +7,7 @@ use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Report};
 use std::sync::PoisonError;
 
-/// A stage whose steps are not what they could be.
+/// A stage with an injected fault.
 pub(super) struct FaultyStage<'a> {
     pub stage: Box<dyn Stage + 'a>,
     pub fault: &'static Fault,
@@ -25,7 +25,7 @@ impl Stage for FaultyStage<'_> {
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
         let mut queued = self.stage.submit(step, control)?;
         for _ in 0..self.fault.more(step) {
-            // The step is over when the last of its runs is.
+            // The step ends when the last of its runs does.
             if let Some(ticket) = self.stage.replay(queued.shape, control)? {
                 queued.ticket = ticket;
             }

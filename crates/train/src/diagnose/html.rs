@@ -1,4 +1,4 @@
-//! A diagnosis as one page that needs nothing beside itself: no script, no font, no picture from elsewhere.
+//! A diagnosis as one self-contained HTML page, without scripts, fonts or images from elsewhere.
 
 use super::diagnosis::{Device, Diagnosis};
 use super::rules::{ms, percent};
@@ -17,7 +17,7 @@ td:first-child,th:first-child{text-align:left}tr:nth-child(even){background:#f4f
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 180.0;
 
-/// The page; `title` is text, not markup.
+/// Renders the page; `title` is plain text and is escaped.
 pub fn page(title: &str, trace: &Trace, diagnosis: &Diagnosis) -> String {
     let title = escaped(title);
     let mut out = format!(
@@ -27,12 +27,12 @@ pub fn page(title: &str, trace: &Trace, diagnosis: &Diagnosis) -> String {
     for line in summary(trace, diagnosis) {
         let _ = writeln!(out, "<div>{}</div>", escaped(&line));
     }
-    out.push_str("<h2>What holds it up</h2>\n");
+    out.push_str("<h2>Findings</h2>\n");
     for finding in &diagnosis.findings {
         let class = if finding.cause == super::Cause::Healthy { "finding healthy" } else { "finding" };
         let _ = writeln!(
             out,
-            "<div class=\"{class}\"><b>{}</b><br>{}<br><b>Do:</b> {}<br><b>Gain:</b> {}</div>",
+            "<div class=\"{class}\"><b>{}</b><br>{}<br><b>Fix:</b> {}<br><b>Gain:</b> {}</div>",
             escaped(finding.cause.name()),
             escaped(&finding.evidence),
             escaped(&finding.recommendation),
@@ -41,7 +41,7 @@ pub fn page(title: &str, trace: &Trace, diagnosis: &Diagnosis) -> String {
     }
     out.push_str("<h2>Batch by batch</h2>\n<p>Blue: the step. Purple: a step whose shape was new. Red: waiting for the batch.</p>\n");
     out.push_str(&timeline(trace));
-    out.push_str("<p>Over time. Green: the share in which a step ran. Yellow: the GPU's own figure, where there is one. Grey: the processor, all cores.</p>\n");
+    out.push_str("<p>Over time. Green: the share in which a step ran. Yellow: the GPU's own figure, where there is one. Grey: the CPU, all cores.</p>\n");
     out.push_str(&shares(trace, diagnosis.gpu.as_ref()));
     out.push_str("<h2>Where the time goes</h2>\n<table><tr><th></th><th>p50</th><th>p95</th><th>p99</th><th>varies</th></tr>\n");
     for (name, spread) in spreads(trace) {
@@ -71,7 +71,7 @@ fn svg(body: &str, height: f64) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">{body}</svg>\n")
 }
 
-/// A bar for each batch: its step, and above it what it was waited for.
+/// A bar for each batch: its step, and above it the wait for it.
 fn timeline(trace: &Trace) -> String {
     let longest = trace.batches.iter().map(|batch| batch.step + batch.wait).fold(1e-9, f64::max);
     let width = WIDTH / trace.batches.len().max(1) as f64;
@@ -95,7 +95,7 @@ fn timeline(trace: &Trace) -> String {
     svg(&body, HEIGHT)
 }
 
-/// The share of the time in which a step ran, the GPU's own word with its low and high, and the processor.
+/// Share of the time in which a step ran, the GPU's own figure with its low and high, and CPU usage.
 fn shares(trace: &Trace, device: Option<&Device>) -> String {
     let height = 100.0;
     let total = trace.batches.iter().map(|batch| batch.period).sum::<f64>().max(1e-9);
@@ -136,7 +136,7 @@ fn shares(trace: &Trace, device: Option<&Device>) -> String {
     svg(&format!("{cores}{ran}{own}{words}"), height)
 }
 
-/// How often which time.
+/// Histogram of times.
 fn histogram(times: &[f64]) -> String {
     const BINS: usize = 40;
     let height = 90.0;

@@ -23,7 +23,7 @@ impl FaultKind {
             FaultKind::PageableUpload => Cause::PageableUploads,
             FaultKind::ShapeChurn => Cause::ShapeChurn,
             FaultKind::PeriodicStall => Cause::PeriodicStall,
-            FaultKind::CpuHog => Cause::Processor,
+            FaultKind::CpuHog => Cause::CpuContention,
             FaultKind::SlowStep => Cause::SlowStep,
             FaultKind::NoisyStep => Cause::NoisyStep,
             FaultKind::Healthy => Cause::Healthy,

@@ -1,16 +1,16 @@
-//! Why a device stands still, and what to set.
+//! Finds why a device is idle, and what to set.
 //!
 //! ```text
 //! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> diagnosis::Diagnosis ──report──> text, HTML
 //! ```
 //!
-//! [`inject`] puts a fault into the real pipeline on purpose. Everything after [`mod@collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
-//! fault is known.
+//! [`inject`] puts a fault into the real pipeline on purpose. Everything after [`mod@collect`] is a pure function of the
+//! trace, and is tested on traces of a simulated pipeline whose fault is known.
 
+mod cpu_usage;
 pub mod diagnosis;
 mod facts;
 pub mod period;
-mod processor;
 pub mod rules;
 pub mod trace;
 

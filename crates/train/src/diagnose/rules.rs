@@ -1,55 +1,55 @@
-//! What a trace says: who holds training up, by rules that can be read and argued with.
+//! The rules that find what slows training down.
 //!
-//! Time is lost where no step runs. First it is said whose it is: batches that were not there (`wait`), or steps that were
-//! longer than they are. Then the sign that only one cause leaves is looked for; what many leave comes last. Each cause is
-//! named with the numbers it was found by, and with the setting that removes it.
+//! Time is lost where no step runs. The rules first decide whether batches were late (`wait`) or steps were longer than
+//! necessary. Then they look for evidence that only one cause produces; evidence that several causes share comes last. Each
+//! cause is reported with its evidence and with the setting that removes it.
 
 use super::diagnosis::{Cause, Device, Diagnosis, Finding, Oscillation};
 use super::facts::Facts;
 use super::trace::{GpuSample, Trace};
 use crate::statistics::{Spread, mean, median};
 
-/// Of the step: a loop that waits longer for batches is starved.
+/// Share of the step time: with longer waits for batches, the loop is starved.
 const LOAD: f64 = 0.20;
-/// Of the step: copies that take longer are worth a look where anything is waited for.
+/// Share of the step time: longer copies are checked if the loop waits at all.
 const TRANSFER: f64 = 0.15;
-/// Of all time: what is less is not worth a word.
+/// Share of all time: smaller losses are not reported.
 pub(super) const WORTH: f64 = 0.05;
-/// Standard deviation over mean: what varies more oscillates.
+/// Standard deviation over mean above which times oscillate.
 const STEADY: f64 = 0.30;
-/// A step that takes so much longer than alone is disturbed.
+/// Ratio to the step alone above which a step is slowed.
 const SLOWED: f64 = 1.25;
-/// A thread so much slower than the others is not one of them.
+/// Ratio to the other threads above which a thread is slow.
 pub(super) const SLOW_WORKER: f64 = 2.5;
-/// Of all cores: nobody gets one at once any more.
+/// Share of all cores above which a thread cannot get one immediately.
 const FULL: f64 = 0.90;
-/// Of all cores: what other programs have to take before they are the cause.
+/// Share of all cores that other programs must use to be the cause.
 const OTHERS: f64 = 0.35;
-/// Of the time a thread ran or would have: one that stands in line longer is held up.
+/// Share of a thread's runnable time spent waiting for a core, above which it is delayed.
 const IN_LINE: f64 = 0.25;
-/// Of what was waited for batches: where standing in line explains so much, it is why.
+/// Share of the waits for batches that must be explained by waiting for a core.
 const EXPLAINS: f64 = 0.30;
-/// Batches ready: with no more than these a buffer hides nothing.
+/// Number of ready batches up to which a buffer hides no delay.
 const FEW: usize = 3;
-/// How alike a rhythm has to be to itself where there are so few.
+/// Minimum autocorrelation of a period with so few ready batches.
 const STRICT: f64 = 0.75;
-/// Of the samples: a GPU that is held back longer is limited.
+/// Share of the samples above which a GPU counts as limited.
 const HELD_BACK: f64 = 0.20;
 
-/// Names what holds a run up.
+/// Finds what slows a run down.
 pub fn diagnose(trace: &Trace) -> Diagnosis {
     let facts = Facts::of(trace);
     let mut findings: Vec<Finding> = Vec::new();
     findings.extend(facts.limits());
     findings.extend(facts.shapes());
-    let outside = facts.processor();
+    let outside = facts.cpu();
     let disturbed = outside.is_some() || !findings.is_empty();
-    // Batches are late because the cores are taken, or for a reason of their own.
+    // Batches are late because the cores are in use, or for a reason of their own.
     if outside.is_none() || !facts.late_by_others() {
         findings.extend(facts.starved());
     }
     findings.extend(outside);
-    // What comes from outside makes steps slow and uneven too: it is named once.
+    // External causes also make steps slow and uneven: they are reported once.
     if !disturbed {
         findings.extend(facts.steps());
     }
@@ -103,34 +103,34 @@ impl Facts<'_> {
         if heat > HELD_BACK {
             return Some(Finding {
                 cause: Cause::Heat,
-                evidence: format!("its clock was held back by heat {} of the time, at up to {hottest:.0} °C", percent(heat)),
-                recommendation: "give it air: clean the fans, space the cards, raise the fan curve; no setting of training makes up for it".into(),
+                evidence: format!("its clock was reduced by heat {} of the time, at up to {hottest:.0} °C", percent(heat)),
+                recommendation: "improve the cooling: clean the fans, space the cards, raise the fan curve; no training setting can compensate".into(),
                 gain: None,
             });
         }
-        // A GPU that works hard is at its power limit now and then; only where steps suffer it is a finding.
+        // A busy GPU reaches its power limit now and then; that is a finding only if steps are affected.
         let slowed = self.slowed().is_some_and(|ratio| ratio > SLOWED) || self.step_variation() > STEADY;
         (power > HELD_BACK && slowed).then(|| Finding {
             cause: Cause::Power,
             evidence: format!(
-                "its clock was held back by the power limit {} of the time, at {watts:.0} W",
+                "its clock was reduced by the power limit {} of the time, at {watts:.0} W",
                 percent(power)
             ),
-            recommendation: "raise the power limit (nvidia-smi -pl) if the supply and the cooling allow it"
-                .into(),
+            recommendation:
+                "raise the power limit (nvidia-smi -pl) if the power supply and the cooling allow it".into(),
             gain: None,
         })
     }
 
-    /// Steps that had to be recorded first, and go on being new.
+    /// Steps whose shape had to be captured first, and keep being new.
     fn shapes(&self) -> Option<Finding> {
         let batches = &self.trace.batches;
         let later = &batches[batches.len() / 2..];
         let still = later.iter().filter(|batch| batch.compiled).count();
         let extra = self.compiling();
         let new = batches.iter().filter(|batch| batch.compiled).count();
-        // Every run records its few shapes once, at its beginning. Those of a small corpus are all met in an epoch: there it
-        // is too many of them that took most of the time.
+        // Every run captures its few shapes once, at its beginning. A small corpus has all its shapes in the first epoch:
+        // there the finding is too many shapes that took most of the time.
         let go_on = still >= 2 && still as f64 >= 0.1 * later.len() as f64;
         let too_many = new >= 8 && new as f64 >= 0.2 * batches.len() as f64 && extra >= 0.5 * self.total;
         if !(go_on || too_many) || extra < WORTH * self.total {
@@ -140,71 +140,71 @@ impl Facts<'_> {
         Some(Finding {
             cause: Cause::ShapeChurn,
             evidence: format!(
-                "{new} of {} batches had a shape that was not recorded yet, {still} of them in the second half; they took {} of all time more than others ({shapes} shapes met)",
+                "{new} of {} batches had a shape that was not captured yet, {still} of them in the second half; their extra time is {} of all time ({shapes} shapes)",
                 batches.len(),
                 percent(extra / self.total)
             ),
             recommendation: format!(
-                "fewer shapes: data.buckets={} (and data.batch_size instead of data.frame_budget), so that each is recorded once",
+                "fewer shapes: data.buckets={} (and data.batch_size instead of data.frame_budget), so that each is captured once",
                 (shapes / 4).clamp(2, 8)
             ),
             gain: self.gain(extra),
         })
     }
 
-    /// Others have the cores.
-    fn processor(&self) -> Option<Finding> {
-        let processor = self.trace.processor?;
-        let others = processor.all - processor.own;
+    /// Other programs use the cores.
+    fn cpu(&self) -> Option<Finding> {
+        let cpu = self.trace.cpu?;
+        let others = cpu.all - cpu.own;
         let slowed = self.slowed().unwrap_or(1.0);
         let waits = if self.late_by_others() { self.starving } else { 0.0 };
-        let steps = match processor.delayed {
-            // What is on the processor takes longer by as much as it stands in line.
+        let steps = match cpu.delayed {
+            // On a CPU, steps take longer by the time they wait for a core.
             Some(delayed) if delayed.stepping > IN_LINE && !self.trace.setup.on_gpu => {
                 delayed.stepping * (self.total - self.idle)
             }
-            // A GPU stands still when nobody queues its next step.
+            // A GPU is idle while its next step is not queued.
             Some(delayed) if delayed.stepping > IN_LINE => (self.idle - self.starving).max(0.0),
             Some(_) => 0.0,
             None if slowed > SLOWED => (1.0 - 1.0 / slowed) * self.total,
             None => 0.0,
         };
-        if processor.all < FULL || others < OTHERS || waits + steps < WORTH * self.total {
+        if cpu.all < FULL || others < OTHERS || waits + steps < WORTH * self.total {
             return None;
         }
         let gain = self.gain(waits + steps);
-        let line = processor.delayed.map(|delayed| {
+        let line = cpu.delayed.map(|delayed| {
             format!(
-                "; its threads stood in line for a core {} of the time, and batches came {} later by it",
+                "; its threads waited for a core {} of the time, which delayed each batch by {}",
                 percent(delayed.stepping),
                 ms(delayed.feeding / self.trace.batches.len().max(1) as f64)
             )
         });
         Some(Finding {
-            cause: Cause::Processor,
+            cause: Cause::CpuContention,
             evidence: format!(
-                "all {} cores together were {} busy, of which this program had {} and others {}{}",
+                "all {} cores together were {} busy, this program used {} and others {}{}",
                 self.trace.setup.cores,
-                percent(processor.all),
-                percent(processor.own),
+                percent(cpu.all),
+                percent(cpu.own),
                 percent(others),
                 line.unwrap_or_default()
             ),
             recommendation: format!(
-                "end or move the other programs; until then data.num_workers={} leaves the launching thread a core",
+                "end or move the other programs; until then data.num_workers={} leaves a core for the thread that launches steps",
                 ((self.trace.setup.cores as f64 * (1.0 - others)) as usize).max(2) - 1
             ),
             gain,
         })
     }
 
-    /// Whether batches are late because those who make them stand in line for a core, as far as the system tells.
+    /// Whether batches are late because the threads that make them wait for a core, as far as the system reports it.
     fn late_by_others(&self) -> bool {
-        let delayed = self.trace.processor.and_then(|processor| processor.delayed);
+        let delayed = self.trace.cpu.and_then(|cpu| cpu.delayed);
         self.waiting() > WORTH && delayed.is_none_or(|delayed| delayed.feeding > EXPLAINS * self.starving)
     }
 
-    /// The loop waits for batches: one cause of it.
+    /// The loop waits for batches: finds one cause.
     fn starved(&self) -> Option<Finding> {
         let waiting = self.waiting();
         if waiting < WORTH {
@@ -220,22 +220,22 @@ impl Facts<'_> {
             return finding(
                 Cause::SlowWorker,
                 format!(
-                    "thread batch-{worker} takes {ratio:.1} times as long for a batch as the others, and batches come in order"
+                    "thread batch-{worker} takes {ratio:.1} times as long for a batch as the others, and batches are used in order"
                 ),
                 format!(
-                    "see what that thread meets (a core that is shared, one slow folder); data.prefetch_buffer_size={} rides it out meanwhile",
+                    "check what slows that thread (a shared core, one slow folder); until then data.prefetch_buffer_size={} hides the delay",
                     2 * setup.slots
                 ),
             );
         }
         let step = self.step;
         let (blocked, upload) = (self.mean(|b| b.blocked), self.mean(|b| b.upload));
-        // With a slot or two the feed stands still whoever is to blame: whether there are too few is asked below.
+        // With one or two slots the feed is blocked in any case; whether there are too few slots is checked below.
         if blocked > TRANSFER * step && setup.slots > FEW {
             return finding(
                 Cause::UploadLock,
-                format!("the feed stood still for {} before each copy, {} of a step", ms(blocked), percent(blocked / step)),
-                "upload beside the step: data.prefetch_to_gpu=true and data.enhanced_gpu_prefetch=true (a stream of its own)".into(),
+                format!("the feed was blocked for {} before each copy, {} of a step", ms(blocked), percent(blocked / step)),
+                "copy in parallel to the step: data.prefetch_to_gpu=true and data.enhanced_gpu_prefetch=true (a separate stream)".into(),
             );
         }
         if upload > TRANSFER * step {
@@ -250,19 +250,19 @@ impl Facts<'_> {
                 false => finding(
                     Cause::PageableUploads,
                     format!("{evidence}, from memory that is not page-locked"),
-                    "data.enhanced_gpu_prefetch=true: page-locked memory and a stream of its own".into(),
+                    "data.enhanced_gpu_prefetch=true: page-locked memory and a separate stream".into(),
                 ),
                 true => finding(
                     Cause::Transfer,
                     evidence,
-                    "see that the GPU has all its PCIe lanes (`myxtts monitor`); keep the set on the device, or compute features there (data.data_gpu)".into(),
+                    "check that the GPU has all its PCIe lanes (`myxtts monitor`); keep the data on the device, or compute features there (data.data_gpu)".into(),
                 ),
             };
         }
-        // Threads that are too slow bring batches as many at a time as they are: that is a rhythm, but not a stall.
+        // Slow threads deliver as many batches at a time as there are threads: that is periodic, but not a stall.
         let workers = setup.workers.max(1) as f64;
         let usually = (self.median(|b| b.load()) / workers).max(self.median(|b| b.feed()));
-        // With hardly a batch ready every late one shows, and a few of them may look like a rhythm.
+        // With hardly a batch ready every late one shows, and a few of them may look periodic.
         let least = if setup.slots <= FEW { STRICT } else { 0.0 };
         if usually < 0.95 * step
             && let Some(period) = self.stalls(|batch| batch.period - batch.step)
@@ -270,9 +270,12 @@ impl Facts<'_> {
         {
             return finding(
                 Cause::PeriodicStall,
-                format!("every {} batches one comes late (likeness {:.2})", period.every, period.strength),
                 format!(
-                    "look for what happens every {} batches: a file that ends, a log that is flushed, a nightly job; data.prefetch_buffer_size={} rides it out",
+                    "every {} batches one is late (autocorrelation {:.2})",
+                    period.every, period.strength
+                ),
+                format!(
+                    "find out what happens every {} batches: the end of a file, a log flush, a scheduled job; data.prefetch_buffer_size={} hides the delay",
                     period.every,
                     (2 * setup.slots).max(2 * period.every)
                 ),
@@ -280,8 +283,7 @@ impl Facts<'_> {
         }
         let (load, feed) = (self.mean(|b| b.load()), self.mean(|b| b.feed()));
         let supply = load / workers;
-        // What batches that are made too slowly would cost is known: where it is not half of what was waited, they come
-        // unevenly instead.
+        // The cost of slow supply is known: where it is less than half of the waits, batches arrive unevenly instead.
         if supply.max(feed) - step < 0.5 * waiting * step {
             let loads: Vec<f64> = self.steady.iter().map(|batch| batch.load()).collect();
             let spread = Spread::of(&loads);
@@ -289,7 +291,7 @@ impl Facts<'_> {
             return finding(
                 Cause::TinyBuffer,
                 format!(
-                    "a batch is made every {} and used every {}, but single ones take up to {} (p99) and only {} lie ready",
+                    "a batch is made every {} and used every {}, but single ones take up to {} (p99) and at most {} are ready",
                     ms(supply.max(feed)),
                     ms(step),
                     ms(spread.p99),
@@ -301,7 +303,7 @@ impl Facts<'_> {
         (waiting >= LOAD).then(|| self.supply(load, feed)).flatten().and_then(|(c, e, r)| finding(c, e, r))
     }
 
-    /// Batches are made too slowly: where their time goes.
+    /// Batches are made too slowly: finds where their time goes.
     fn supply(&self, load: f64, feed: f64) -> Option<(Cause, String, String)> {
         let setup = &self.trace.setup;
         let parts = [
@@ -312,12 +314,12 @@ impl Facts<'_> {
         if feed > load / setup.workers.max(1) as f64 {
             let evidence =
                 format!("the feed's one thread needs {} for a batch, the step {}", ms(feed), ms(self.step));
-            let words = "smaller batches (data.batch_size) or shorter clips (data.max_seconds): their inputs take less to make";
+            let words = "smaller batches (data.batch_size) or shorter clips (data.max_seconds): their inputs are converted faster";
             return Some((Cause::Inputs, evidence, words.into()));
         }
         let (cause, what, time) = parts.into_iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
         let evidence = format!(
-            "{} threads need {} for a batch, {} of it for {what}, so one comes every {}; the step takes {}",
+            "{} threads need {} for a batch, {} of it for {what}, so one is ready every {}; the step takes {}",
             setup.workers,
             ms(load),
             percent(time / load),
@@ -335,14 +337,14 @@ impl Facts<'_> {
         let recommendation = match cause {
             Cause::Disk => format!("data.cache_dir on a faster disk; or {threads}"),
             Cause::Decode => format!(
-                "data.preprocessing_mode=precompute: `myxtts prepare` does it once; or {threads}, and data.memory_cache_mb for clips that come again"
+                "data.preprocessing_mode=precompute: `myxtts prepare` does it once; or {threads}, and data.memory_cache_mb for clips that are used again"
             ),
             _ => threads,
         };
         Some((cause, evidence, recommendation))
     }
 
-    /// Steps that are not what they could be.
+    /// Steps that take longer than necessary.
     fn steps(&self) -> Option<Finding> {
         let variation = self.step_variation();
         if let Some(period) = self.stalls(|batch| batch.step) {
@@ -350,13 +352,13 @@ impl Facts<'_> {
             return Some(Finding {
                 cause: Cause::PeriodicStall,
                 evidence: format!(
-                    "every {} steps one takes longer (likeness {:.2}), {} of all time",
+                    "every {} steps one takes longer (autocorrelation {:.2}), {} of all time",
                     period.every,
                     period.strength,
                     percent(extra / self.total)
                 ),
                 recommendation: format!(
-                    "look for what happens every {} steps; of training itself, training.validate_every, checkpoint_every and sample_every do",
+                    "find out what happens every {} steps; in training itself these are training.validate_every, checkpoint_every and sample_every",
                     period.every
                 ),
                 gain: self.gain(extra),
@@ -368,10 +370,10 @@ impl Facts<'_> {
             return Some(Finding {
                 cause: Cause::SlowStep,
                 evidence: format!(
-                    "a step takes {}, {ratio:.2} times what it takes alone, with its batch on the device and nothing loading",
+                    "a step takes {}, {ratio:.2} times as long as alone, with its batch on the device and no loading",
                     ms(self.step)
                 ),
-                recommendation: "see who else uses the device (`myxtts monitor`); on a processor fewer data.num_workers leave it more cores".into(),
+                recommendation: "check which other programs use the device (`myxtts monitor`); on a CPU, fewer data.num_workers leave it more cores".into(),
                 gain: Some(ratio - 1.0),
             });
         }
@@ -380,10 +382,10 @@ impl Facts<'_> {
             return Some(Finding {
                 cause: Cause::SlowStep,
                 evidence: format!(
-                    "between steps the device stands still for {} of the time, though batches lie ready: the program cannot queue steps as fast as they run",
+                    "between steps the device is idle for {} of the time, though batches are ready: the program cannot queue steps as fast as they run",
                     percent(gaps / self.total)
                 ),
-                recommendation: "training.enable_graph_mode=true and training.enable_eager_debug=false; a larger data.batch_size makes each launch worth more".into(),
+                recommendation: "training.enable_graph_mode=true and training.enable_eager_debug=false; a larger data.batch_size means fewer launches".into(),
                 gain: self.gain(gaps),
             });
         }
@@ -392,10 +394,10 @@ impl Facts<'_> {
             Finding {
                 cause: Cause::NoisyStep,
                 evidence: format!(
-                    "steps of one shape vary by {} (standard deviation over mean), with no rhythm",
+                    "steps of one shape vary by {} (standard deviation over mean), without a period",
                     percent(variation)
                 ),
-                recommendation: "see who else uses the device and whether its clock is steady (`myxtts monitor`); fixed clocks (nvidia-smi -lgc) show whether it is that".into(),
+                recommendation: "check which other programs use the device and whether its clock is steady (`myxtts monitor`); try fixed clocks (nvidia-smi -lgc)".into(),
                 gain: self.gain(extra),
             }
         })
@@ -410,7 +412,7 @@ impl Facts<'_> {
                 percent(self.waiting()),
                 percent(self.step_variation())
             ),
-            recommendation: "nothing to set: to go faster, the step itself has to (a smaller model.preset, another GPU, training.multi_gpu)".into(),
+            recommendation: "no setting helps: only a faster step does (a smaller model.preset, another GPU, training.multi_gpu)".into(),
             gain: None,
         }
     }
@@ -429,7 +431,7 @@ impl Facts<'_> {
     }
 }
 
-/// The middle of the worst twentieth, and of the best.
+/// Median of the worst 5 %, and of the best.
 fn edges(mut shares: Vec<f64>) -> (f64, f64) {
     shares.sort_by(f64::total_cmp);
     let edge = (shares.len() / 20).max(1).min(shares.len());

@@ -1,4 +1,4 @@
-//! A diagnosis for people: where batches spend their time, who holds them up, what to set.
+//! A diagnosis as text: where batches spend their time, the causes, and what to set.
 
 use super::diagnosis::{Device, Diagnosis};
 use super::rules::{ms, percent};
@@ -6,7 +6,7 @@ use super::trace::{Batch, Trace};
 use crate::statistics::{Spread, mean};
 use std::fmt::Write;
 
-/// A time of a batch.
+/// Name and value of one time of a batch.
 pub(super) type Part = (&'static str, fn(&Batch) -> f64);
 
 /// Times of a batch, in the order they are spent.
@@ -23,13 +23,13 @@ pub(super) const PARTS: [Part; 10] = [
     ("period", |batch| batch.period),
 ];
 
-/// How each time is spread; what never took any is left out.
+/// Distribution of each time; those that are always 0 are left out.
 pub fn spreads(trace: &Trace) -> Vec<(&'static str, Spread)> {
     let of = |part: fn(&Batch) -> f64| Spread::of(&trace.batches.iter().map(part).collect::<Vec<_>>());
     PARTS.iter().map(|(name, part)| (*name, of(*part))).filter(|(_, spread)| spread.mean > 0.0).collect()
 }
 
-/// Lines on a trace as a whole.
+/// Lines about a trace as a whole.
 pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
     let setup = &trace.setup;
     let mut lines = vec![format!(
@@ -47,7 +47,7 @@ pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
     ));
     if diagnosis.left_out > 0 {
         lines.push(format!(
-            "{} of the batches are left out of that: shapes were new and recorded meanwhile, which took {} of all time",
+            "{} of the batches are left out of that: new shapes were captured meanwhile, which took {} of all time",
             diagnosis.left_out,
             percent(diagnosis.recording)
         ));
@@ -56,42 +56,40 @@ pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
     let (read, computed) = (mean_of(|batch| batch.read), mean_of(|batch| batch.decode + batch.features));
     if computed > 0.0 {
         lines.push(format!(
-            "records are decoded and their features computed as they are read: {} for a batch, beside {} of reading",
+            "records are decoded and their features computed on demand: {} per batch, in addition to {} of reading",
             ms(computed),
             ms(read)
         ));
     }
     lines.push(match diagnosis.compared {
         Some(compared) => format!(
-            "a batch as it was trained {}, replayed from the device {}, its step alone {}: with every batch there already it \
+            "time per batch: {} in training, {} replayed from the device, {} for the step alone; with every batch on the device it \
              would be {} faster",
             ms(compared.trained),
             ms(compared.replayed),
             ms(compared.alone),
             percent(compared.headroom())
         ),
-        None => "no batch was replayed: this stage, or a step of several batches, cannot".to_owned(),
+        None => "no batch was replayed: this stage, or a step of several batches, does not support it".to_owned(),
     });
-    if let Some(processor) = trace.processor {
-        lines.push(format!(
-            "processor: {} busy, {} by this program",
-            percent(processor.all),
-            percent(processor.own)
-        ));
+    if let Some(cpu) = trace.cpu {
+        lines.push(format!("CPU: {} busy, {} by this program", percent(cpu.all), percent(cpu.own)));
     }
     if let Some(device) = &diagnosis.gpu {
         lines.push(gpu(device));
     }
     if let Some(why) = &trace.no_gpu {
-        lines.push(format!("GPU: not watched: {why}"));
+        lines.push(format!("GPU: not sampled: {why}"));
     }
     if let Some(oscillation) = &diagnosis.oscillation {
         let period = match oscillation.period {
-            Some(period) => format!("every {} batches (likeness {:.2})", period.every, period.strength),
-            None => "with no rhythm".to_owned(),
+            Some(period) => {
+                format!("every {} batches (autocorrelation {:.2})", period.every, period.strength)
+            }
+            None => "without a period".to_owned(),
         };
         lines.push(format!(
-            "times between steps oscillate by {}, {period}; a step runs between {} and {} of the time",
+            "times between steps vary by {}, {period}; a step runs between {} and {} of the time",
             percent(oscillation.variation),
             percent(oscillation.busy_low),
             percent(oscillation.busy_high)
@@ -120,21 +118,21 @@ fn gpu(device: &Device) -> String {
     add(device.clock_most, " of ", " MHz");
     for (share, by) in [(device.held_by_heat, "heat"), (device.held_by_power, "its power limit")] {
         if share > 0.0 {
-            let _ = write!(words, ", held back by {by} {} of the time", percent(share));
+            let _ = write!(words, ", limited by {by} {} of the time", percent(share));
         }
     }
     words
 }
 
-/// What a gain is called.
+/// Describes a gain.
 pub(super) fn gain(gain: Option<f64>) -> String {
     match gain {
         Some(gain) => format!("up to {} more steps per second", percent(gain)),
-        None => "not to be told from here".to_owned(),
+        None => "unknown".to_owned(),
     }
 }
 
-/// All of it.
+/// The whole report.
 pub fn text(trace: &Trace, diagnosis: &Diagnosis) -> String {
     let mut out = String::new();
     let line = |out: &mut String, line: &str| {
@@ -149,9 +147,9 @@ pub fn text(trace: &Trace, diagnosis: &Diagnosis) -> String {
     }
     for (number, finding) in diagnosis.findings.iter().enumerate() {
         let _ = writeln!(out, "\n{}. {}", number + 1, finding.cause.name());
-        line(&mut out, &format!("   seen: {}", finding.evidence));
-        line(&mut out, &format!("   do:   {}", finding.recommendation));
-        line(&mut out, &format!("   gain: {}", gain(finding.gain)));
+        line(&mut out, &format!("   evidence: {}", finding.evidence));
+        line(&mut out, &format!("   fix:      {}", finding.recommendation));
+        line(&mut out, &format!("   gain:     {}", gain(finding.gain)));
     }
     out
 }

@@ -1,60 +1,60 @@
-//! What was measured of every batch on its way, from its records to the end of its step. All times are seconds.
+//! Measurements of every batch, from its records to the end of its step. All times are in seconds.
 //!
-//! | time | who spends it | counts |
+//! | time | spent by | effect |
 //! |---|---|---|
-//! | `read`, `decode`, `features`, `collate` | one of the loader's threads | beside the step, shared by all threads |
-//! | `fill`, `blocked`, `upload` | the feed's thread | beside the step, one batch after the other |
-//! | `wait` | the loop | the step cannot begin |
-//! | `step` | the device | what one pays for |
+//! | `read`, `decode`, `features`, `collate` | one of the loader's threads | parallel to steps, divided over all threads |
+//! | `fill`, `blocked`, `upload` | the feed's thread | parallel to steps, one batch after the other |
+//! | `wait` | the training loop | the step cannot start |
+//! | `step` | the device | useful work |
 //! | `period` | the clock | from the end of the step before to the end of this one |
 
 use serde::Serialize;
 
-/// A batch.
+/// Measurements of one batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Batch {
-    /// Rows, places of text, places of sound.
+    /// Rows, text positions, audio positions.
     pub shape: [usize; 3],
-    /// Whether its shape was new, so that its step had to be measured or recorded first.
+    /// Whether its shape was new, so that its step had to be measured or captured first.
     pub compiled: bool,
-    /// Whether another batch's new shape was met while it was under way, so that its time is not its own.
+    /// Whether another batch's new shape was captured while this one was in flight, so that its time is not its own.
     pub beside_new: bool,
-    /// The loader's thread that put it together.
+    /// Index of the loader thread that assembled it.
     pub worker: usize,
-    /// Reading its records.
+    /// Time to read its records.
     pub read: f64,
-    /// Decoding sound, where records are computed as they are read.
+    /// Time to decode audio, where records are computed on demand.
     pub decode: f64,
-    /// Computing features of it; nothing where that is counted with decoding because both are done in one go.
+    /// Time to compute features; 0 where it is included in `decode`, since both are done in one pass.
     pub features: f64,
-    /// Putting rows beside each other.
+    /// Time to collate its rows.
     pub collate: f64,
-    /// Making it a program's inputs.
+    /// Time to convert it to a program's inputs.
     pub fill: f64,
-    /// The feed's thread stood still before it could copy.
+    /// Time that the feed's thread was blocked before it could copy.
     pub blocked: f64,
-    /// Copying it to the device, as far as the feed's thread has to do with it.
+    /// Time to copy it to the device, on the feed's thread.
     pub upload: f64,
-    /// The loop stood still for it.
+    /// Time that the loop waited for it.
     pub wait: f64,
-    /// Its step.
+    /// Time of its step on the device.
     pub step: f64,
-    /// From the end of the step before to the end of its own.
+    /// Time from the end of the step before to the end of its own.
     pub period: f64,
 }
 
 impl Batch {
-    /// What one of the loader's threads spent on it.
+    /// Time that a loader thread spent on it.
     pub fn load(&self) -> f64 {
         self.read + self.decode + self.features + self.collate
     }
 
-    /// Whether its time is one of measuring or recording a shape, its own or another's.
+    /// Whether its time includes measuring or capturing a shape, its own or another's.
     pub fn is_disturbed(&self) -> bool {
         self.compiled || self.beside_new
     }
 
-    /// What the feed's thread spent on it.
+    /// Time that the feed's thread spent on it.
     pub fn feed(&self) -> f64 {
         self.fill + self.blocked + self.upload
     }
@@ -63,89 +63,90 @@ impl Batch {
 /// How batches were made.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Setup {
-    /// The loader's threads.
+    /// Number of loader threads.
     pub workers: usize,
-    /// Batches that may lie ready at most.
+    /// Maximum number of ready batches.
     pub slots: usize,
-    /// Batches in a step.
+    /// Rows per batch.
     pub batch_size: usize,
-    /// Cores of the machine.
+    /// CPU cores of the machine.
     pub cores: usize,
-    /// Bytes of a batch.
+    /// Bytes per batch.
     pub batch_bytes: usize,
-    /// Whether copies start in page-locked memory; without a device there are none.
+    /// Whether copies start in page-locked memory; false on a CPU, which has no copies.
     pub pinned: bool,
-    /// Whether steps run on a GPU, or on the cores that everything else runs on.
+    /// Whether steps run on a GPU, or on the same cores as everything else.
     pub on_gpu: bool,
 }
 
-/// How busy the processor was, as shares of all its cores.
+/// CPU usage, as shares of all cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Processor {
-    /// This process.
+pub struct CpuUsage {
+    /// Usage of this process.
     pub own: f64,
-    /// Every process.
+    /// Usage of all processes.
     pub all: f64,
-    /// How this program's threads stood in line for a core, where the system tells.
+    /// Time that threads of this process waited for a core; `None` where the system does not report it.
     pub delayed: Option<Delayed>,
 }
 
-/// Time in which a thread could have run and no core was free.
+/// Time in which a thread was runnable and no core was free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Delayed {
-    /// Seconds that batches were later by it: of the feed's thread, and of the loader's threads on average.
+    /// Seconds of delay of batches: of the feed's thread, plus the mean over loader threads.
     pub feeding: f64,
-    /// Share of the time that all other threads ran or would have.
+    /// Waiting time of all other threads, as a share of the time they ran or waited.
     pub stepping: f64,
 }
 
-/// All cores at a moment.
+/// CPU usage at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CoresSample {
     /// Seconds since the trace began.
     pub at: f64,
-    /// Share of them that was busy, since the sample before.
+    /// Share of all cores that was busy since the sample before.
     pub busy: f64,
 }
 
-/// The GPU at a moment, as NVML tells it.
+/// GPU state at one moment, from NVML.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct GpuSample {
     /// Seconds since the trace began.
     pub at: f64,
-    /// Share of the last moments in which a kernel ran, where it is told.
+    /// Share of the last sampling period in which a kernel ran; `None` where it is not reported.
     pub busy: Option<f64>,
-    /// Degrees Celsius.
+    /// Temperature in degrees Celsius.
     pub temperature: Option<f64>,
-    /// Watts.
+    /// Power in watts.
     pub power: Option<f64>,
-    /// Megahertz.
+    /// Clock in megahertz.
     pub clock: Option<f64>,
-    /// The most it can have.
+    /// Maximum clock in megahertz.
     pub clock_most: Option<f64>,
-    /// Its clock is held back because it is too hot.
+    /// Whether the clock is reduced because of heat.
     pub thermal_limit: bool,
-    /// Its clock is held back because it may not draw more power.
+    /// Whether the clock is reduced because of the power limit.
     pub power_limit: bool,
 }
 
-/// Everything that was measured.
+/// All measurements of a run of `diagnose`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trace {
     /// How batches were made.
     pub setup: Setup,
-    /// Batch by batch.
+    /// Every batch, in order.
     pub batches: Vec<Batch>,
-    /// The processor, meanwhile.
-    pub processor: Option<Processor>,
-    /// The same moment by moment.
+    /// CPU usage over the trace.
+    #[serde(rename = "processor")]
+    pub cpu: Option<CpuUsage>,
+    /// CPU usage over time.
     pub cores: Vec<CoresSample>,
-    /// The GPU, meanwhile.
+    /// GPU state over time.
     pub gpu: Vec<GpuSample>,
-    /// Why there is nothing of the GPU, where there is nothing.
+    /// Why there are no GPU samples.
     pub no_gpu: Option<String>,
-    /// Shapes and steps with nothing fed: batches that already lay on the device.
+    /// Shape and step time without a feed, of batches already on the device.
     pub alone: Vec<([usize; 3], f64)>,
-    /// The same, from the end of one step to the end of the next, queued ahead as in training: what the loop itself adds.
+    /// Shape and period of the same batches, queued ahead as in training: includes the overhead of the loop.
     pub replayed: Vec<([usize; 3], f64)>,
 }

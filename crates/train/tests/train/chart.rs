@@ -59,7 +59,7 @@ fn a_chart_is_well_formed_and_has_a_bar_for_every_way() {
         met.iter().filter(|tag| tag.contains("class=\"rate\"")).map(|tag| width(tag).unwrap()).collect();
     assert_eq!((widths[2], widths[3]), (340.0, 0.0), "the longest bar is the fastest way");
     assert!((widths[1] / widths[2] - 480.0 / 960.5).abs() < 1e-3, "{widths:?}");
-    for words in ["per sample", "12.2", "3.1 %", "&lt;script&gt; &amp; &quot;quotes&quot;", "no figure"] {
+    for words in ["per sample", "12.2", "3.1 %", "&lt;script&gt; &amp; &quot;quotes&quot;", "not measured"] {
         assert!(page.contains(words), "{words}: {page}");
     }
     elements(&chart("nothing was measured", &[]));

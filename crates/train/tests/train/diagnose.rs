@@ -18,7 +18,7 @@ fn planted(seed: u64) -> [(Fault, Cause); 12] {
         (Fault::PageableUploads, Cause::PageableUploads),
         (Fault::ShapeChurn, Cause::ShapeChurn),
         (stall, Cause::PeriodicStall),
-        (Fault::ProcessorHog, Cause::Processor),
+        (Fault::ProcessorHog, Cause::CpuContention),
         (Fault::SlowStep, Cause::SlowStep),
         (Fault::NoisyStep, Cause::NoisyStep),
         (Fault::Healthy, Cause::Healthy),

@@ -23,7 +23,7 @@ const ROWS: usize = 4;
 
 fn trace_of(plant: FaultKind) -> Trace {
     // Who else uses the machine that runs the tests is not what is asked.
-    Trace { processor: None, ..measured(plant, 7, 12) }
+    Trace { cpu: None, ..measured(plant, 7, 12) }
 }
 
 /// With everything that was measured.
@@ -159,7 +159,7 @@ fn how_often_every_plant_is_named_on_this_processor() {
             let row = serde_json::json!({
                 "planted": plant, "seed": seed, "first": found.cause() == plant.cause(),
                 "named": all.contains(&plant.cause()), "findings": found.findings, "busy": found.busy,
-                "waiting": found.waiting, "left_out": found.left_out, "processor": trace.processor,
+                "waiting": found.waiting, "left_out": found.left_out, "processor": trace.cpu,
                 "setup": trace.setup,
             });
             println!("{row}");

@@ -2,7 +2,7 @@
 //!
 //! Nothing sleeps and nothing is measured; a trace is a pure function of the fault and a seed.
 
-use myxtts_train::diagnose::trace::{Batch, Delayed, Processor, Setup, Trace};
+use myxtts_train::diagnose::trace::{Batch, CpuUsage, Delayed, Setup, Trace};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,8 +159,8 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
     });
     // Three of four seconds of those who make batches, shared by all of them.
     let feeding = 0.75 * done.iter().map(|batch| batch.load() / WORKERS as f64 + batch.fill).sum::<f64>();
-    let of = |own, all, feeding| Processor { own, all, delayed: Some(Delayed { feeding, stepping: 0.02 }) };
-    let processor = match fault {
+    let of = |own, all, feeding| CpuUsage { own, all, delayed: Some(Delayed { feeding, stepping: 0.02 }) };
+    let cpu = match fault {
         Fault::ProcessorHog => of(0.25, 0.99, feeding),
         Fault::SlowDecode => of(0.90, 0.93, 0.05 * feeding),
         _ => of(0.30, 0.35, 0.01),
@@ -180,7 +180,7 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
             pinned: fault != Fault::PageableUploads,
         },
         batches: done,
-        processor: Some(processor),
+        cpu: Some(cpu),
         cores: Vec::new(),
         gpu: Vec::new(),
         no_gpu: None,

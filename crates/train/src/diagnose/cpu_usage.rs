@@ -1,29 +1,29 @@
-//! What this program and the others took of the processor, and how long its threads stood in line for a core.
+//! CPU usage of this program and of others, and the time its threads waited for a core.
 
-use super::trace::{Delayed, Processor};
-use crate::bench::processor_seconds;
+use super::trace::{CpuUsage, Delayed};
+use crate::bench::cpu_seconds;
 use myxtts_run::procfs::{self, CpuTicks};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-/// Counts at a moment, in seconds of one core.
+/// Counters at one moment, in seconds of one core.
 pub(super) struct Counted {
     pub at: Instant,
     own: f64,
-    /// Busy and in all, of the cores that this program may use; none where the system does not tell.
+    /// Busy and total time of the cores that this program may use; `None` where the system does not report it.
     all: Option<(f64, f64)>,
-    /// By thread: which it is, seconds it ran, seconds it stood in line.
+    /// Per thread: its task, seconds it ran, seconds it waited for a core.
     threads: BTreeMap<u32, (Task, f64, f64)>,
 }
 
-/// What a thread is for.
+/// The task of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Loading,
     Feeding,
     Stepping,
-    /// Only looks on.
+    /// Only measures.
     Other,
 }
 
@@ -39,29 +39,29 @@ impl Task {
 }
 
 impl Counted {
-    /// Now.
+    /// Reads the counters.
     pub fn now() -> Counted {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (stat, allowed) = (read("/proc/stat"), allowed(&read("/proc/self/status")));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // With less time than its cores have, what others do with the rest of it takes nothing away.
+        // With a CPU quota below its cores, other programs on these cores take nothing away.
         let all = if allowed.len() > cores { None } else { counted(&stat, &allowed) };
-        Counted { at: Instant::now(), own: processor_seconds(), all, threads: threads() }
+        Counted { at: Instant::now(), own: cpu_seconds(), all, threads: threads() }
     }
 
-    /// Shares of all cores from here on; `workers` threads load.
-    pub fn until(&self, later: &Counted, workers: usize) -> Option<Processor> {
+    /// Usage of all cores between two readings; `workers` threads load.
+    pub fn until(&self, later: &Counted, workers: usize) -> Option<CpuUsage> {
         let own = later.own - self.own;
         let (busy, time) = match (self.all, later.all) {
             (Some((busy, all)), Some((later_busy, later_all))) => (later_busy - busy, later_all - all),
-            // Where the time of all is not told, what this program takes itself is all that is known.
+            // Without the total, only the usage of this program is known.
             _ => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
                 (own, (later.at - self.at).as_secs_f64() * cores)
             }
         };
         let delayed = self.delayed(later, workers);
-        (time > 0.0).then(|| Processor { own: own / time, all: busy / time, delayed })
+        (time > 0.0).then(|| CpuUsage { own: own / time, all: busy / time, delayed })
     }
 
     fn delayed(&self, later: &Counted, workers: usize) -> Option<Delayed> {
@@ -81,7 +81,7 @@ impl Counted {
     }
 }
 
-/// Every thread of this program that the system tells of.
+/// All threads of this program that the system lists.
 fn threads() -> BTreeMap<u32, (Task, f64, f64)> {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return BTreeMap::new() };
     let one = |task: fs::DirEntry| {
@@ -93,14 +93,14 @@ fn threads() -> BTreeMap<u32, (Task, f64, f64)> {
     tasks.flatten().filter_map(one).collect()
 }
 
-/// Seconds a thread ran and seconds it stood in line, of its `schedstat`.
+/// Seconds that a thread ran and waited, from its `schedstat`.
 fn line(text: &str) -> Option<(f64, f64)> {
     let mut fields = text.split_whitespace().map(|field| field.parse::<u64>());
     let (ran, stood) = (fields.next()?.ok()?, fields.next()?.ok()?);
     Some((ran as f64 * 1e-9, stood as f64 * 1e-9))
 }
 
-/// Seconds that some cores together were busy, and seconds in all, of the system's statistics.
+/// Busy and total seconds of some cores, from the system's statistics.
 fn counted(stat: &str, cores: &[usize]) -> Option<(f64, f64)> {
     let (mut busy, mut time, mut found) = (0.0, 0.0, 0);
     for line in stat.lines() {
@@ -117,7 +117,7 @@ fn counted(stat: &str, cores: &[usize]) -> Option<(f64, f64)> {
     (found > 0 && found == cores.len()).then_some((busy, time))
 }
 
-/// The cores that this program may use, of its `status`: `0-3,8` are five.
+/// The cores that this program may use, from its `status`: `0-3,8` are five.
 fn allowed(status: &str) -> Vec<usize> {
     let list = procfs::field(status, "Cpus_allowed_list").unwrap_or_default();
     let cores = |range: &str| {
@@ -146,11 +146,11 @@ mod tests {
         "cpu0 200 0 100 650 50 0 0 0 7 0\ncpu1 200 0 100 650 50 0 0 0 0 0\ncpu2 999 1 1 1 1\n";
 
     #[test]
-    fn shares_of_the_processor_are_of_the_cores_that_may_be_used() {
+    fn usage_counts_only_the_allowed_cores() {
         let found = at(1.0, BEFORE, &[]).until(&at(2.0, AFTER, &[]), 1).unwrap();
         assert_eq!((found.own, found.all, found.delayed), (0.1, 0.4, None));
         assert_eq!(counted("nothing", &[0]), None);
-        assert_eq!(counted("cpu0 1 1 1 1 1 1 1 1\n", &[0, 1]), None, "a core that is not told of");
+        assert_eq!(counted("cpu0 1 1 1 1 1 1 1 1\n", &[0, 1]), None, "a core that is not listed");
         assert_eq!(allowed("Name: x\nCpus_allowed_list:\t0-2,7\n"), [0, 1, 2, 7]);
         assert!(allowed("").is_empty());
     }
@@ -162,7 +162,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(700));
         let after = Counted::now();
         drop(hog);
-        // Where the cores' time is not told nobody can find it.
+        // Without `/proc/stat` there is nothing to test.
         let (Some(_), Some(_)) = (before.all, after.all) else { return println!("skipped: no /proc/stat") };
         let found = before.until(&after, 1).unwrap();
         assert!(found.all > 0.85 && found.all - found.own > 0.35, "{found:?}");
