@@ -1,4 +1,4 @@
-//! A rank other than 0: builds its part of every stage and does what rank 0 asks, until that says that all is done.
+//! A rank other than 0: builds its part of every stage and executes the orders of rank 0 until the run ends.
 
 use crate::error::TrainError;
 use crate::model::Model;
@@ -13,7 +13,8 @@ use myxtts_tensor::engine::Ticket;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Follows rank 0 to the end of the run, on what `ground` has; gives the exit code that rank 0 ends with.
+/// Follows rank 0 to the end of the run with the settings and data of `context`; returns the exit code that rank 0 ends
+/// with.
 pub fn follow(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, TrainError> {
     match followed(ranks, context) {
         Err(TrainError::Ranks(RankError::Finished(exit))) => Ok(exit),
@@ -44,14 +45,14 @@ fn followed(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, Trai
                     return Ok(exit);
                 }
             }
-            // A stage that rank 0 could not begin.
+            // Rank 0 could not begin the stage.
             Order::EndStage => {}
             order => return Err(unexpected(&order).into()),
         }
     }
 }
 
-/// One stage, to its end.
+/// Serves one stage to its end.
 fn serve(ranks: &Arc<Ranks>, mut stage: Box<dyn Stage>) -> Result<Option<Exit>, TrainError> {
     let joined = match ranks.next_order()? {
         Order::Join { nccl } => Joined::join(ranks, stage.engine_mut(), nccl.as_deref())?,
@@ -94,7 +95,7 @@ fn serve(ranks: &Arc<Ranks>, mut stage: Box<dyn Stage>) -> Result<Option<Exit>, 
         };
         ranks.answer(&answer)?;
     };
-    // Recorded steps end before what they wait in.
+    // Captured steps must be dropped before the group they wait in.
     drop(stage);
     drop(joined);
     Ok(ended)

@@ -1,183 +1,183 @@
-//! Why ranks could not train together, or cannot any more.
+//! Errors of runs with several ranks.
 
 use myxtts_run::exit::Exit;
 use std::io;
 
-/// What ended a run of several processes. Every message says who waited for whom, and what to look at.
+/// What ended a run of several ranks. Every message names the ranks that are involved and what to check.
 #[derive(Debug, thiserror::Error)]
 pub enum RankError {
-    /// What was said of ranks does not go together.
+    /// Flags or environment variables about ranks contradict each other.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     /// Other machines could join a run that has no token.
     #[error(
-        "ranks meet at {address}, which other machines reach, and there is no token: set MYXTTS_RENDEZVOUS_TOKEN to the \
+        "ranks meet at {address}, which other machines can reach, and no token is set: set MYXTTS_RENDEZVOUS_TOKEN to the \
          same long random word on every rank (openssl rand -hex 16), or give --rendezvous-token"
     )]
     NoToken {
-        /// Where they meet.
+        /// The address where ranks meet.
         address: String,
     },
-    /// Rank 0 cannot listen.
+    /// Rank 0 cannot listen on its address.
     #[error(
-        "rank 0 cannot listen on {address} for {asked}: {source}. Rank 0 must run on the machine of that name, on a port \
+        "rank 0 cannot listen on {address} for {asked}: {source}. Rank 0 must run on the machine with that name, on a port \
          that nothing else uses"
     )]
     Listen {
-        /// What was tried.
+        /// The address that was tried.
         address: String,
-        /// What was asked for.
+        /// The address as the user gave it.
         asked: String,
-        /// What the system said.
+        /// What the system reported.
         source: io::Error,
     },
-    /// Some did not come.
+    /// Some ranks did not connect in time.
     #[error(
-        "rank 0 waited {seconds} s at {address} for {}, which did not come: were all {world} processes started (srun, not \
-         the batch script itself, starts them under Slurm), do they reach that address, and do they have the same \
+        "rank 0 waited {seconds} s at {address} for {}, which did not connect: were all {world} processes started (srun, not \
+         the batch script itself, starts them under Slurm), can they reach that address, and do they have the same \
          token? --rendezvous-timeout waits longer",
         listed(.missing, .world)
     )]
     Absent {
-        /// Who.
+        /// The missing ranks.
         missing: Vec<usize>,
-        /// Of how many.
+        /// Number of ranks of the run.
         world: usize,
-        /// Where they were waited for.
+        /// Address of rank 0.
         address: String,
-        /// How long.
+        /// Time waited, in seconds.
         seconds: u64,
     },
-    /// Rank 0 is not there.
+    /// Rank 0 cannot be reached.
     #[error(
         "rank {rank} could not reach rank 0 at {address} for {seconds} s ({last}): is rank 0 started, is the address its \
          machine's, and does a firewall let the port through? --rendezvous-timeout waits longer"
     )]
     Unreachable {
-        /// Who tried.
+        /// The rank that tried.
         rank: usize,
-        /// Where.
+        /// Address of rank 0.
         address: String,
-        /// How long.
+        /// Time spent trying, in seconds.
         seconds: u64,
-        /// What the last try said.
+        /// Error of the last attempt.
         last: String,
     },
-    /// Rank 0 does not want this one.
+    /// Rank 0 refused this rank.
     #[error("rank 0 at {address} refused rank {rank}: {why}")]
     Refused {
-        /// Who.
+        /// The refused rank.
         rank: usize,
-        /// By whom.
+        /// Address of rank 0.
         address: String,
-        /// Its words.
+        /// The reason, from rank 0.
         why: String,
     },
-    /// A rank is gone: killed, stopped, hanging, or cut off.
+    /// A rank is lost: killed, stopped, hanging, or disconnected.
     #[error(
-        "rank {rank} of {world} ({name}) is lost: {reason}. All ranks end; what the last checkpoint holds is kept, and \
-         `train --resume` goes on from it, with any number of ranks"
+        "rank {rank} of {world} ({name}) is lost: {reason}. All ranks end; the last checkpoint is kept, and \
+         `train --resume` continues from it, with any number of ranks"
     )]
     Lost {
-        /// Which.
+        /// The lost rank.
         rank: usize,
-        /// Of how many.
+        /// Number of ranks of the run.
         world: usize,
-        /// Where it ran.
+        /// Host name of the rank.
         name: String,
-        /// How that was noticed.
+        /// How the loss was detected.
         reason: String,
     },
-    /// A rank ended by an error of its own, which it told.
+    /// A rank ended with an error of its own, and reported it.
     #[error("rank {rank} of {world} ({name}) failed: {reason}")]
     Failed {
-        /// Which.
+        /// The failed rank.
         rank: usize,
-        /// Of how many.
+        /// Number of ranks of the run.
         world: usize,
-        /// Where it ran.
+        /// Host name of the rank.
         name: String,
-        /// In its own words.
+        /// Its error message.
         reason: String,
-        /// Its exit code, which all take over.
+        /// Its exit code, with which all ranks end.
         exit: Exit,
     },
-    /// Ranks whose records are not the same.
+    /// The records of a rank differ from those of rank 0.
     #[error(
-        "rank {rank} finds another corpus than rank 0: {found}. All ranks read the same files: copy them, or name a folder \
+        "the corpus of rank {rank} differs from that of rank 0: {found}. All ranks must read the same files: copy them, or name a folder \
          that all machines share"
     )]
     Corpus {
-        /// Which.
+        /// The rank that differs.
         rank: usize,
         /// What differs.
         found: String,
     },
-    /// Ranks that do not have the same kind of device.
+    /// The ranks do not have the same kind of device.
     #[error(
         "rank {rank} trains on {found} and rank 0 on {expected}: give all ranks a GPU each, or all --device cpu"
     )]
     Devices {
-        /// Which.
+        /// The rank that differs.
         rank: usize,
-        /// What it has.
+        /// Its device.
         found: String,
-        /// What rank 0 has.
+        /// The device of rank 0.
         expected: String,
     },
     /// A rank has no GPU of its own.
     #[error(
-        "this is process {local_rank} (from 0) of its machine, which shows {gpus} GPUs: start at most {gpus} ranks there, \
+        "this is process {local_rank} (from 0) of its machine, which has {gpus} visible GPUs: start at most {gpus} ranks there, \
          one for each, or name the GPU with --device cuda:N"
     )]
     NoGpu {
-        /// Which of its machine.
+        /// Rank within its machine, from 0.
         local_rank: usize,
-        /// GPUs that are visible.
+        /// Number of visible GPUs.
         gpus: usize,
     },
-    /// A batch that ranks cannot share.
+    /// A batch cannot be split evenly over the ranks.
     #[error(
         "{setting} = {rows} cannot be split evenly over {world} ranks: {below} or {above} can, or start another number of \
          ranks"
     )]
     Uneven {
-        /// The setting.
+        /// The setting with the batch size.
         setting: &'static str,
-        /// Rows of a batch.
+        /// Rows per batch.
         rows: usize,
-        /// Ranks.
+        /// Number of ranks of the run.
         world: usize,
-        /// The next smaller batch that can be split.
+        /// The next smaller batch that can be split; 0 where there is none.
         below: usize,
-        /// The next larger one.
+        /// The next larger batch that can be split.
         above: usize,
     },
-    /// Something that several processes cannot have.
+    /// The run uses something that several ranks do not support.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// Weights that should be the same are not.
+    /// Weights that should be equal are not.
     #[error(
-        "rank {rank} has other weights than rank 0 after the same steps: go on from the last checkpoint with `--resume`; if \
-         it happens again, train on one device and tell us"
+        "the weights of rank {rank} differ from those of rank 0 after the same steps: resume from the last checkpoint with `--resume`; if \
+         it happens again, train on one device and report a bug"
     )]
     Apart {
-        /// Which.
+        /// The rank that differs from rank 0.
         rank: usize,
     },
-    /// Asked to stop before there was anything to save.
-    #[error("stopped on request before all ranks had come")]
+    /// The user asked to stop before there was anything to save.
+    #[error("stopped on request before all ranks had connected")]
     Stopped,
-    /// Rank 0 has ended the run in good order.
+    /// Rank 0 has ended the run without an error.
     #[error("rank 0 has ended the run")]
     Finished(Exit),
-    /// A socket that cannot be used.
-    #[error("a socket between ranks: {0}")]
+    /// A socket between ranks failed.
+    #[error("the connection between ranks failed: {0}")]
     Socket(io::Error),
 }
 
 impl RankError {
-    /// The exit code that belongs to it.
+    /// The exit code of the error.
     pub fn exit(&self) -> Exit {
         match self {
             RankError::Discovery(_)

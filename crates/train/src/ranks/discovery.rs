@@ -1,15 +1,15 @@
-//! Which rank this process is, of how many, and where they meet: by the command line, torchrun's variables, Slurm's, or
-//! nothing, in this order. A pure function of what was said.
+//! Finds the rank of this process, the number of ranks and their meeting point: from the command line, else torchrun's
+//! variables, else Slurm's. A pure function of its inputs.
 
 use crate::rank_error::DiscoveryError;
 use std::fmt;
 
-/// How many ranks a run may have: far more than there are machines for, and few enough to be counted in a message.
+/// Maximum number of ranks: far more than any cluster has, and small enough to list in a message.
 const MOST_RANKS: usize = 65_536;
-/// Ports that Slurm jobs meet at: one by the number of the job, from here on.
+/// Port range of Slurm jobs: the job number selects one.
 const SLURM_PORTS: std::ops::Range<u64> = 20_000..40_000;
 
-/// What the command line says of ranks.
+/// Rank options of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankFlags {
     /// `--rank`.
@@ -20,7 +20,7 @@ pub struct RankFlags {
     pub rendezvous: Option<String>,
 }
 
-/// Who said which rank this is.
+/// Where the rank was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// `--rank`, `--world-size` and `--rendezvous`.
@@ -44,19 +44,19 @@ impl fmt::Display for Origin {
 /// One process of a run of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Which one, from 0.
+    /// Rank of this process, from 0.
     pub rank: usize,
-    /// How many there are, at least 2.
+    /// Number of ranks, at least 2.
     pub world: usize,
-    /// Which one on its machine, where that was said: it takes the GPU of this number.
+    /// Rank within its machine, which selects its GPU; `None` where not given.
     pub local_rank: Option<usize>,
-    /// How many on its machine; 1 where nobody said.
+    /// Number of ranks on its machine; 1 where not given.
     pub local_world: usize,
-    /// Where rank 0 listens.
+    /// Host that rank 0 listens on.
     pub host: String,
-    /// Its port.
+    /// Port that rank 0 listens on.
     pub port: u16,
-    /// Who said so.
+    /// Where this was found.
     pub origin: Origin,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// Whether ranks meet on this machine alone, where no other machine can knock.
+    /// Whether ranks meet on the loopback interface, which other machines cannot reach.
     pub fn is_loopback(&self) -> bool {
         let host = self.host.trim_matches(['[', ']']);
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -79,7 +79,7 @@ fn error<T>(words: impl Into<String>) -> Result<T, DiscoveryError> {
     Err(DiscoveryError(words.into()))
 }
 
-/// Which rank this process is; none where it is alone. `environment` looks a variable up.
+/// The rank of this process; `None` in a run of one process. `environment` looks up a variable.
 pub fn discover(
     flags: &RankFlags,
     environment: &dyn Fn(&str) -> Option<String>,
@@ -92,12 +92,12 @@ pub fn discover(
         (Some(rank), Some(world)) => return of_torchrun(&rank, &world, &set),
         (Some(_), None) => {
             return error(
-                "RANK is set and WORLD_SIZE is not: torchrun sets both. Set WORLD_SIZE too, or unset RANK to train alone",
+                "RANK is set and WORLD_SIZE is not: torchrun sets both. Set WORLD_SIZE too, or unset RANK to train in one process",
             );
         }
         (None, Some(world)) if world.trim() != "1" => {
             return error(
-                "WORLD_SIZE is set and RANK is not: torchrun sets both. Set RANK too, or unset WORLD_SIZE to train alone",
+                "WORLD_SIZE is set and RANK is not: torchrun sets both. Set RANK too, or unset WORLD_SIZE to train in one process",
             );
         }
         (None, _) => {}
@@ -148,7 +148,7 @@ fn of_torchrun(rank: &str, world: &str, set: &Lookup<'_>) -> Result<Option<Ident
     };
     let mut port = port_of("MASTER_PORT", &port)?;
     if set("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True") {
-        // torchrun itself listens on its port: ours is the next.
+        // torchrun itself listens on its port: ranks meet on the next one.
         port = port.checked_add(1).ok_or_else(|| {
             DiscoveryError(
                 "MASTER_PORT is 65535, which torchrun itself listens on, and there is no port after it"
@@ -161,7 +161,7 @@ fn of_torchrun(rank: &str, world: &str, set: &Lookup<'_>) -> Result<Option<Ident
     let local_world = local_world.unwrap_or(1).max(1);
     if local_rank.is_some_and(|local| local >= local_world.max(world)) {
         return error(format!(
-            "LOCAL_RANK = {} is not one of the {world} ranks: whatever starts the ranks counts them wrongly",
+            "LOCAL_RANK = {} is not one of the {world} ranks: check the program that starts the ranks",
             local_rank.unwrap_or(0)
         ));
     }
@@ -189,7 +189,7 @@ fn of_slurm(rank: &str, tasks: &str, set: &Lookup<'_>) -> Result<Option<Identity
     };
     let port = match set("MASTER_PORT") {
         Some(port) => port_of("MASTER_PORT", &port)?,
-        // The same on every rank, and seldom that of another job on the machine.
+        // The same on every rank, and rarely that of another job on the machine.
         None => {
             let job = set("SLURM_JOB_ID").and_then(|job| job.trim().parse::<u64>().ok()).unwrap_or(0);
             let span = SLURM_PORTS.end - SLURM_PORTS.start;
@@ -197,7 +197,7 @@ fn of_slurm(rank: &str, tasks: &str, set: &Lookup<'_>) -> Result<Option<Identity
         }
     };
     let local_rank = set("SLURM_LOCALID").map(|local| number("SLURM_LOCALID", &local)).transpose()?;
-    // `4(x2)` or `2,1`: only one number for all machines is used.
+    // `4(x2)` or `2,1`: used only if the number is the same for all machines.
     let tasks = set("SLURM_STEP_TASKS_PER_NODE").or_else(|| set("SLURM_TASKS_PER_NODE"));
     let local_world = tasks.and_then(|tasks| tasks.split(['(', ',']).next()?.trim().parse().ok());
     let local_world = local_world.unwrap_or(1usize).max(1);
@@ -207,7 +207,7 @@ fn of_slurm(rank: &str, tasks: &str, set: &Lookup<'_>) -> Result<Option<Identity
 fn checked(identity: Identity) -> Result<Option<Identity>, DiscoveryError> {
     let Identity { rank, world, origin, .. } = &identity;
     if *world == 0 || *world > MOST_RANKS {
-        return error(format!("{world} ranks, by {origin}: there are 1 to {MOST_RANKS}"));
+        return error(format!("{world} ranks, by {origin}: 1 to {MOST_RANKS} are possible"));
     }
     if rank >= world {
         return error(format!(
@@ -222,14 +222,14 @@ fn checked(identity: Identity) -> Result<Option<Identity>, DiscoveryError> {
 }
 
 fn number(name: &str, value: &str) -> Result<usize, DiscoveryError> {
-    value.trim().parse().map_err(|_| DiscoveryError(format!("{name} = {value:?} is no number from 0 on")))
+    value.trim().parse().map_err(|_| DiscoveryError(format!("{name} = {value:?} is not a whole number")))
 }
 
 fn port_of(name: &str, value: &str) -> Result<u16, DiscoveryError> {
     match value.trim().parse() {
         Ok(port) if port > 0 => Ok(port),
         _ => error(format!(
-            "{name} = {value:?} is no port: take one from 1 to 65535 that is free on rank 0's machine"
+            "{name} = {value:?} is not a port: choose one from 1 to 65535 that is free on the machine of rank 0"
         )),
     }
 }
@@ -242,12 +242,12 @@ pub fn split_address(address: &str) -> Result<(String, u16), DiscoveryError> {
             Ok((host.to_owned(), port_of("the port of --rendezvous", port)?))
         }
         _ => error(format!(
-            "--rendezvous {address:?} is no HOST:PORT: write the machine of rank 0 and a free port there, such as node1:29500"
+            "--rendezvous {address:?} is not HOST:PORT: write the machine of rank 0 and a free port there, such as node1:29500"
         )),
     }
 }
 
-/// The first host of Slurm's short form: `node[001-004,007],other` is `node001`.
+/// The first host of Slurm's compact list: `node[001-004,007],other` gives `node001`.
 pub fn first_host(list: &str) -> Option<String> {
     let mut host = String::new();
     let mut rest = list.trim().chars();
@@ -255,7 +255,7 @@ pub fn first_host(list: &str) -> Option<String> {
         match c {
             ',' => break,
             '[' => {
-                // The first number of the first range; to the end of the bracket the others follow.
+                // The first number of the first range; the rest of the bracket is skipped.
                 let mut first = true;
                 let mut closed = false;
                 for c in rest.by_ref() {
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(by(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap(), None);
         assert_eq!(by(&[("WORLD_SIZE", "1")]).unwrap(), None);
         assert_eq!(by(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")]).unwrap(), None);
-        // An allocation without a task of it, and variables that are empty.
+        // An allocation without a task in it, and empty variables.
         assert_eq!(by(&[("SLURM_NTASKS", "4"), ("RANK", "")]).unwrap(), None);
         let alone = RankFlags { world_size: Some(1), ..RankFlags::default() };
         assert_eq!(with(&alone, &TORCHRUN).unwrap(), None);
@@ -356,7 +356,11 @@ mod tests {
             (flags(Some(0), Some(2), Some("a:0")), vec![], "no port"),
             (flags(None, None, None), vec![("RANK", "1")], "WORLD_SIZE is not"),
             (flags(None, None, None), vec![("WORLD_SIZE", "2")], "RANK is not"),
-            (flags(None, None, None), vec![("RANK", "x"), ("WORLD_SIZE", "2")], "RANK = \"x\" is no number"),
+            (
+                flags(None, None, None),
+                vec![("RANK", "x"), ("WORLD_SIZE", "2")],
+                "RANK = \"x\" is not a whole number",
+            ),
             (flags(None, None, None), vec![("RANK", "1"), ("WORLD_SIZE", "2")], "MASTER_ADDR or MASTER_PORT"),
             (
                 flags(None, None, None),

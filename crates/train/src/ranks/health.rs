@@ -1,6 +1,6 @@
-//! Signs of life. Every rank beats on a connection of its own, from a thread that does nothing else; rank 0 listens to all
-//! and tells all, the others listen to rank 0. A rank that is silent for too long, or whose connection ends, is lost: that
-//! is told, and everything that anybody could wait for is ended, so that nobody waits for a rank that is gone.
+//! Heartbeats. Every rank sends heartbeats on a connection of its own, from a dedicated thread. Rank 0 receives those of all
+//! ranks, and the others those of rank 0. A rank that is silent for too long, or whose connection ends, is lost: all ranks
+//! are informed and all sockets are closed, so that no rank keeps waiting for a lost one.
 
 use super::wire;
 use crate::rank_error::RankError;
@@ -12,41 +12,41 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a thread looks whether there is something to say.
+/// Interval at which a thread checks for messages to send.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a sign of life may take to be written: it is a few bytes.
+/// Time limit for writing a heartbeat, which is a few bytes.
 const WRITING: Duration = Duration::from_secs(2);
-/// How long whoever ends waits for others to have read why.
+/// Time that an ending rank waits for the others to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a step may take where all ranks give signs of life: the first one compiles.
+/// Time limit of a step while all ranks send heartbeats. The first step compiles.
 pub(crate) const STALLED: Duration = Duration::from_secs(900);
-/// How long a rank that heard of a loss may take to end by itself.
+/// Time that a rank which was informed of a loss gets to end by itself.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// What goes over the connection.
+/// A message on the heartbeat connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Pulse {
-    /// Alive.
+    /// A heartbeat.
     Beat,
-    /// A signal asked this rank to stop: all shall, cleanly.
+    /// This rank received a stop signal: all ranks should stop cleanly.
     Stop,
-    /// Somebody is gone.
+    /// A rank is lost.
     Lost(Cause),
-    /// It ends in good order; what follows is no loss.
+    /// This rank ends without an error; a closed connection is no loss.
     Bye,
 }
 
-/// Who is gone, and how that was noticed.
+/// The lost rank, and how the loss was detected.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Cause {
     rank: usize,
     name: String,
     reason: String,
-    /// The exit code of one that told why it ends itself.
+    /// The exit code of a rank that reported its own failure.
     exit: Option<u8>,
 }
 
-/// A rank that is listened to.
+/// Another rank, on its heartbeat connection.
 pub(crate) struct Peer {
     pub rank: usize,
     pub name: String,
@@ -62,22 +62,22 @@ struct Told {
 #[derive(Default)]
 struct State {
     cause: Option<Cause>,
-    /// Ended when somebody is lost: whoever waits there is released.
+    /// Sockets that are closed on a loss, which releases the threads that wait on them.
     sockets: Vec<TcpStream>,
     actions: Vec<Box<dyn FnOnce() + Send>>,
 }
 
-/// Whether all ranks are there.
+/// Monitors whether all ranks are alive.
 pub struct Health {
     rank: usize,
     world: usize,
     limit: Duration,
     stalled: Duration,
-    /// Since when this rank waits for its device, where it does.
+    /// Since when this rank waits for its device; `None` while it does not.
     waiting: Mutex<Option<Instant>>,
     peers: Vec<Told>,
     state: Mutex<State>,
-    /// All is done; connections that end now are not missed.
+    /// The run is over: connections may end.
     over: AtomicBool,
     listening: AtomicUsize,
     stop: Arc<AtomicBool>,
@@ -88,8 +88,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Health {
-    /// Begins to beat and to listen. One that is silent for `limit` is lost. `stop` is raised where another rank was asked
-    /// to stop, and where it is raised here, the others are told.
+    /// Starts to send and receive heartbeats. A rank that is silent for `limit` is lost. `stop` is set when another rank was
+    /// asked to stop; when it is set here, the others are informed.
     pub(crate) fn start(
         place: (usize, usize),
         limit: Duration,
@@ -157,7 +157,7 @@ impl Health {
         Ok(health)
     }
 
-    /// Does what waits for the device of this rank, and so for those of all others.
+    /// Runs something that waits for the device of this rank, and so for the devices of all ranks.
     pub(crate) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
         *locked(&self.waiting) = Some(Instant::now());
         let waited = wait();
@@ -165,24 +165,24 @@ impl Health {
         waited
     }
 
-    /// A GPU or a network that hangs keeps no heart from beating.
+    /// A GPU or network that hangs does not stop heartbeats, so steps have a time limit of their own.
     fn look_for_a_stall(&self) {
         if locked(&self.waiting).is_some_and(|since| since.elapsed() > self.stalled) {
             let seconds = self.stalled.as_secs_f64();
             self.lost(
                 self.rank,
                 format!(
-                    "its step has not ended for {seconds:.0} s, though all ranks give signs of life: a GPU or the network \
+                    "its step has not ended for {seconds:.0} s, though all ranks send heartbeats: a GPU or the network \
                      between GPUs hangs"
                 ),
             );
         }
     }
 
-    /// Tells all peers, but one where that one said it.
+    /// Sends a message to all peers except the one it came from.
     fn tell(&self, what: &Pulse, except: Option<usize>) {
         for peer in self.peers.iter().filter(|peer| Some(peer.rank) != except) {
-            // One that cannot be told is noticed by who listens to it.
+            // A failure to send is detected by the thread that receives from that rank.
             let _ = wire::send(&mut *locked(&peer.writer), what);
         }
     }
@@ -211,7 +211,7 @@ impl Health {
         self.listening.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// A follower hears that all is done from rank 0; rank 0 hears of one follower alone.
+    /// A follower learns from rank 0 that the run is over; rank 0 learns it per follower.
     fn over_with(&self, i: usize) {
         if self.peers[i].rank == 0 {
             self.over.store(true, Ordering::Release);
@@ -222,7 +222,7 @@ impl Health {
     fn noticed(&self, peer: &Told, error: &io::Error) -> Cause {
         let reason = if wire::is_timeout(error) {
             format!(
-                "it gave no sign of life for {:.0} s: its process hangs or was stopped, its machine is down, or the network \
+                "it sent no heartbeat for {:.0} s: its process hangs or was stopped, its machine is down, or the network \
                  to it is cut",
                 self.limit.as_secs_f64()
             )
@@ -236,7 +236,7 @@ impl Health {
         Cause { rank: peer.rank, name: peer.name.clone(), reason, exit: None }
     }
 
-    /// Somebody is gone: the first cause counts. All waiting ends.
+    /// Records a loss; only the first cause counts. Releases everything that waits.
     fn lose(&self, cause: Cause, from: Option<usize>) {
         let (sockets, actions) = {
             let mut state = locked(&self.state);
@@ -248,13 +248,13 @@ impl Health {
         };
         self.tell(&Pulse::Lost(cause), from);
         for socket in sockets {
-            // It may have ended already.
+            // It may be closed already.
             let _ = socket.shutdown(Shutdown::Both);
         }
         actions.into_iter().for_each(|action| action());
     }
 
-    /// This rank cannot go on: all are told why, and end with its exit code.
+    /// Reports that this rank failed: all ranks are told why, and end with its exit code.
     pub fn fail(&self, reason: &str, exit: Exit) {
         let name = super::rendezvous::own_name();
         let cause = Cause { rank: self.rank, name, reason: reason.to_owned(), exit: Some(exit.code()) };
@@ -262,7 +262,7 @@ impl Health {
         self.linger();
     }
 
-    /// A rank is gone by another sign than its heartbeat.
+    /// Reports a loss that was not detected by heartbeat.
     pub(crate) fn lost(&self, rank: usize, reason: String) {
         let name = self.name_of(rank);
         self.lose(Cause { rank, name, reason, exit: None }, None);
@@ -273,7 +273,7 @@ impl Health {
         known.map_or_else(super::rendezvous::own_name, |peer| peer.name.clone())
     }
 
-    /// Why the ranks cannot go on; none while all are there.
+    /// Why the ranks cannot continue; `None` while all are alive.
     pub fn cause(&self) -> Option<RankError> {
         let Cause { rank, name, reason, exit } = locked(&self.state).cause.clone()?;
         let world = self.world;
@@ -283,7 +283,8 @@ impl Health {
         })
     }
 
-    /// Why reading from or writing to a rank failed: by the heartbeat, which may take a moment, or by the socket's words.
+    /// Explains why reading from or writing to a rank failed: by the heartbeat, which may need a moment to detect it, else
+    /// by the socket error.
     pub(crate) fn explain(&self, rank: usize, error: &io::Error) -> RankError {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(2) {
@@ -296,7 +297,7 @@ impl Health {
         self.cause().unwrap_or(RankError::Socket(io::ErrorKind::NotConnected.into()))
     }
 
-    /// A socket that is ended when somebody is lost.
+    /// Registers a socket that is closed on a loss.
     pub(crate) fn watch(&self, socket: &TcpStream) -> Result<(), RankError> {
         let copy = socket.try_clone().map_err(RankError::Socket)?;
         let mut state = locked(&self.state);
@@ -307,7 +308,7 @@ impl Health {
         Ok(())
     }
 
-    /// What is done when somebody is lost, at once where that has happened.
+    /// Registers an action for a loss; it runs immediately if a rank is lost already.
     pub fn on_loss(&self, action: impl FnOnce() + Send + 'static) {
         let mut state = locked(&self.state);
         if state.cause.is_some() {
@@ -318,15 +319,15 @@ impl Health {
         }
     }
 
-    /// All is done: connections may end. Waits a moment for the others to have heard it.
+    /// Marks the run as over, so that connections may end. Waits briefly for the others to receive it.
     pub(crate) fn finish(&self) {
         self.over.store(true, Ordering::Release);
         self.tell(&Pulse::Bye, None);
         self.linger();
     }
 
-    /// Waits until the others have ended their connections, for a moment: a connection that ends with something unread
-    /// takes back what was sent last.
+    /// Waits briefly until the others have closed their connections: a connection closed with unread data would drop the
+    /// last message sent.
     pub fn linger(&self) {
         let began = Instant::now();
         while self.listening.load(Ordering::Acquire) > 0 && began.elapsed() < LINGER {
@@ -352,7 +353,7 @@ mod tests {
         lead: Arc<Health>,
         others: Vec<Arc<Health>>,
         stops: Vec<Arc<AtomicBool>>,
-        /// The far ends of the connections, to be cut.
+        /// The far ends of the connections, for the test to close.
         cut: Vec<TcpStream>,
     }
 
@@ -401,7 +402,7 @@ mod tests {
             assert!(matches!(&cause, RankError::Lost { rank: 2, name, .. } if name == "host2"), "{cause}");
             assert_eq!(cause.exit(), Exit::Retry);
         }
-        // The one that was cut off misses rank 0.
+        // The disconnected rank reports the loss of rank 0.
         assert!(matches!(cause_of(&three.others[1]), RankError::Lost { rank: 0, .. }));
         assert!(waits.join().unwrap(), "somebody still waits");
         drop(far);
@@ -417,10 +418,7 @@ mod tests {
         let seen = acted.clone();
         lead.on_loss(move || seen.store(true, Ordering::Relaxed));
         let cause = cause_of(&lead);
-        assert!(
-            cause.to_string().contains("rank 1 of 2 (host1) is lost: it gave no sign of life"),
-            "{cause}"
-        );
+        assert!(cause.to_string().contains("rank 1 of 2 (host1) is lost: it sent no heartbeat"), "{cause}");
         assert!(began.elapsed() >= LIMIT && began.elapsed() < LIMIT * 20, "{:?}", began.elapsed());
         while !acted.load(Ordering::Relaxed) {
             assert!(began.elapsed() < Duration::from_secs(20));

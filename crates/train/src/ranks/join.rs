@@ -1,4 +1,4 @@
-//! Engines of several processes meet: by NCCL where they have GPUs, by TCP where they have not.
+//! Joins the engines of several processes: by NCCL on GPUs, by TCP otherwise.
 
 use super::health::Health;
 use super::link::Ranks;
@@ -11,19 +11,19 @@ use myxtts_tensor::{Device, Engine, Error};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long GPUs may take to connect, when all processes have built their stage.
+/// Time limit for GPUs to connect after all processes have built their stage.
 const CONNECTING: Duration = Duration::from_secs(120);
-/// How often the communicator is asked for errors.
+/// Interval at which the communicator is checked for errors.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// How long an error of NCCL waits for the heartbeat to say whose it is.
+/// Time that an NCCL error waits for the heartbeat to identify the lost rank.
 const WHOSE: Duration = Duration::from_secs(5);
 
-/// The slice of every batch that is this rank's.
+/// The slice of every batch that belongs to this rank.
 pub(crate) fn slice(ranks: &Ranks) -> ReplicaSlice {
     ReplicaSlice::of_rank(ranks.sums().clone(), ranks.identity().local_world)
 }
 
-/// What all ranks must have of the same kind.
+/// The kind of device, which must be the same on all ranks.
 pub(crate) fn kind_of(device: Device) -> &'static str {
     match device {
         Device::Cpu => "the processor",
@@ -31,7 +31,7 @@ pub(crate) fn kind_of(device: Device) -> &'static str {
     }
 }
 
-/// What GPUs find each other by; nothing without GPUs.
+/// A new NCCL id, by which GPUs find each other; `None` without GPUs.
 pub(crate) fn new_id(device: Device) -> Result<Option<Vec<u8>>, TrainError> {
     match device {
         Device::Cpu => Ok(None),
@@ -46,7 +46,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Joins; returns when all have.
+    /// Joins; returns when all ranks have joined.
     pub fn join(ranks: &Ranks, engine: &mut Engine, nccl: Option<&[u8]>) -> Result<Joined, TrainError> {
         let sums = ranks.sums().clone();
         let Some((id, cuda)) = nccl.zip(engine.cuda()) else {
@@ -54,7 +54,7 @@ impl Joined {
             return Ok(Joined { communicator: None, sums });
         };
         cuda.bind()?;
-        // For NCCL versions whose calls in the background go wrong.
+        // For NCCL versions whose non-blocking calls have bugs.
         let blocking = std::env::var_os("MYXTTS_NCCL_BLOCKING").is_some();
         let place = (ranks.rank(), ranks.world());
         let joined = Nccl::load().and_then(|nccl| nccl.join(id, place, CONNECTING, blocking));
@@ -66,7 +66,7 @@ impl Joined {
         Ok(Joined { communicator: Some(communicator), sums })
     }
 
-    /// For people.
+    /// Description for the user.
     pub fn described(&self) -> &'static str {
         match self.communicator {
             Some(_) => "gradients are summed by NCCL while the backward pass runs",
@@ -74,22 +74,23 @@ impl Joined {
         }
     }
 
-    /// How long steps stood still for sums so far; none on GPUs, whose reports say it.
+    /// Time that steps have waited for sums so far; `None` on GPUs, where the step reports have it.
     pub fn spent(&self) -> Option<Duration> {
         self.communicator.is_none().then(|| self.sums.spent())
     }
 }
 
-/// Ends what waits for GPUs that are gone. In a thread of its own: NCCL returns when the recorded steps have ended too.
+/// Releases what waits for lost GPUs. Runs in its own thread, since NCCL returns only when the captured steps have ended
+/// too.
 fn abort(communicator: Weak<Communicator>) {
     if let Some(communicator) = communicator.upgrade() {
         let named = std::thread::Builder::new().name("abort".into());
-        // Without a thread the process ends a little later, by the time limit.
+        // Without a thread the process still ends, a little later, by the time limit.
         let _ = named.spawn(move || communicator.abort());
     }
 }
 
-/// Asks the communicator for errors while it is there.
+/// Checks the communicator for errors as long as it exists.
 fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainError> {
     let health: Weak<Health> = Arc::downgrade(ranks.health());
     let rank = ranks.rank();
@@ -102,7 +103,7 @@ fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainErr
                 return;
             }
             if let Err(error) = checked {
-                // Where a rank is gone, its heartbeat is missed as well, and says who it is.
+                // If a rank is lost, its heartbeat is missing as well, and identifies it.
                 std::thread::sleep(WHOSE);
                 health.lost(rank, format!("its GPU lost the others ({error})"));
                 return;
@@ -118,7 +119,7 @@ fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainErr
 
 const ARENAS: [Arena; 4] = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average];
 
-/// All arenas become those of rank 0; every rank calls it.
+/// Copies all arenas of rank 0 to every rank; every rank calls it.
 pub(crate) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
     for arena in ARENAS {
         if engine.holds(arena) {
@@ -128,7 +129,7 @@ pub(crate) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// What is trained, as a hash: the same bits on all ranks. Statistics of batch norms are each rank's own.
+/// Hash of the trained weights, equal on all ranks. Batch norm statistics differ per rank and are left out.
 pub(crate) fn hash(engine: &Engine) -> Result<String, TrainError> {
     let weights = engine.read_arena(Arena::Weights)?;
     let trained = engine.layout().trained_len();

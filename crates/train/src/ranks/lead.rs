@@ -1,5 +1,5 @@
-//! A stage over ranks, as rank 0 sees it: it asks the same of all, and the loop sees one stage. Every rank makes the same
-//! steps on its slice of every batch; what is kept is rank 0's.
+//! A stage over several ranks, as rank 0 runs it: it sends the same orders to all ranks, and the training loop sees one
+//! stage. Every rank makes the same steps on its slice of every batch; only the state of rank 0 is saved.
 
 pub(crate) use super::join::slice;
 use super::join::{self, Joined};
@@ -17,20 +17,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One stage, on as many processes as there are ranks.
+/// A stage with one process per rank.
 pub struct Distributed {
-    // In this order: recorded steps end before what they wait in.
+    // Declared first: captured steps must be dropped before the group they wait in.
     stage: Box<dyn Stage>,
     joined: Joined,
     ranks: Arc<Ranks>,
-    /// Steps that are queued, by the ticket of rank 0.
+    /// Queued steps, by the ticket of rank 0.
     queued: VecDeque<(Ticket, u64)>,
-    /// How long steps stood still for sums, by their reports.
+    /// Time that steps waited for sums, from their reports.
     summed: Duration,
 }
 
 impl Distributed {
-    /// Builds rank 0's part while the others build theirs, and joins them.
+    /// Builds the part of rank 0 while the other ranks build theirs, and joins them.
     pub fn new(
         ranks: &Arc<Ranks>,
         machine: ComputeDevice,
@@ -54,7 +54,7 @@ impl Distributed {
         let (ranks, queued) = (ranks.clone(), VecDeque::new());
         let summed = Duration::ZERO;
         let mut all = Distributed { stage, joined, ranks, queued, summed };
-        // Drawn or read, they are the same already; on machines that round otherwise they become so.
+        // Initialised or loaded, the weights are the same already; machines that round differently get those of rank 0.
         all.restored()?;
         Ok(all)
     }
@@ -71,13 +71,13 @@ impl Distributed {
 }
 
 fn unexpected(answer: &Answer) -> TrainError {
-    let words = format!("another answer was due than {answer:?}, a fault of the program");
+    let words = format!("unexpected answer {answer:?}: a bug in this program");
     RankError::Socket(std::io::Error::new(std::io::ErrorKind::InvalidData, words)).into()
 }
 
 impl Drop for Distributed {
     fn drop(&mut self) {
-        // Where ranks are lost nobody listens any more.
+        // After a loss, no rank receives messages any more.
         if self.ranks.health().cause().is_none() {
             let _ = self.ranks.order(&Order::EndStage);
         }
@@ -114,7 +114,7 @@ impl Stage for Distributed {
                     all.rows += rows;
                     all.records.extend(records);
                     all.notes.extend(notes);
-                    // The step waits for the slowest.
+                    // The step waits for the slowest rank.
                     all.waited = all.waited.max(waited);
                 }
                 other => return Err(unexpected(&other)),
@@ -127,7 +127,7 @@ impl Stage for Distributed {
         let Some(at) = self.queued.iter().position(|(known, _)| *known == ticket) else {
             return self.stage.wait(ticket);
         };
-        // Reports that were not asked for are not asked for later.
+        // Reports of earlier steps that were not requested are dropped.
         let Some((_, step)) = self.queued.drain(..=at).next_back() else { return self.stage.wait(ticket) };
         self.ranks.order(&Order::Wait { step })?;
         let health = self.ranks.health().clone();
@@ -152,7 +152,7 @@ impl Stage for Distributed {
         joined(&reports)
     }
 
-    /// Others may be in the middle of the step, or past it, when one of them finds no batch.
+    /// When one rank gets no batch, others may be in the middle of the step or past it.
     fn outlives_failures(&self) -> bool {
         false
     }
@@ -197,7 +197,7 @@ impl Stage for Distributed {
     }
 }
 
-/// Rank 0: tells the others which stage begins, and gives them the model it stands on.
+/// Rank 0: announces a stage to the others, and sends them the model that it builds on.
 pub fn begin_stage(ranks: &Ranks, kind: StageKind, fine_tune: bool, model: &Model) -> Result<(), TrainError> {
     ranks.order(&Order::Stage { kind, fine_tune })?;
     ranks.broadcast_bytes(Some(&model.to_bytes()?))?;

@@ -1,4 +1,4 @@
-//! The ranks of a run, as one process sees them: rank 0 gives orders and hears answers, another rank hears orders.
+//! The ranks of a run, as one process sees them: rank 0 sends orders and receives answers, another rank receives orders.
 
 use super::discovery::Identity;
 use super::health::{Health, Peer, STALLED};
@@ -18,48 +18,48 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How ranks find and watch each other.
+/// How ranks connect and monitor each other.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What they prove to each other that they belong together.
+    /// The shared secret by which ranks authenticate each other.
     pub token: Option<Token>,
-    /// How long they wait for each other at the beginning.
+    /// Time that ranks wait for each other at the beginning.
     pub rendezvous: Duration,
-    /// After so long a silence a rank is lost. Rank 0's counts for all.
+    /// Time without a heartbeat after which a rank is lost. All ranks use that of rank 0.
     pub limit: Duration,
 }
 
 impl Options {
-    /// How long ranks wait for each other at the beginning, where nobody says.
+    /// Default time that ranks wait for each other at the beginning.
     pub const RENDEZVOUS: Duration = Duration::from_secs(300);
-    /// After how long a silence a rank is lost, where nobody says: with what follows it, all have ended within 30 s.
+    /// Default time without a heartbeat after which a rank is lost: all ranks have then ended within 30 s.
     pub const LIMIT: Duration = Duration::from_secs(15);
 }
 
-/// What rank 0 asks of the others.
+/// An order of rank 0 to the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// A stage begins: the model follows as a blob, and what the stage stands on.
+    /// Begins a stage. The model follows as a blob, and then the data that the stage builds on.
     Stage { kind: StageKind, fine_tune: bool },
-    /// All have built their stage: they join, by NCCL with this id where they have GPUs.
+    /// All ranks have built their stage and join, by NCCL with this id on GPUs.
     Join { nccl: Option<Vec<u8>> },
-    /// One step.
+    /// Queues one step.
     Submit { step: u64, control: [u32; 4], seed: u64 },
-    /// The report of a step.
+    /// Requests the report of a step.
     Wait { step: u64 },
-    /// What has to happen between steps.
+    /// Runs the work between two steps.
     Between { step: u64 },
-    /// Takes rank 0's arenas over; `steps` is the engine's own count.
+    /// Takes over the arenas of rank 0; `steps` is the engine's own count.
     Restore { steps: u64 },
-    /// The hash of what is trained.
+    /// Requests the hash of the trained weights.
     Hash,
-    /// The stage is over.
+    /// Ends the stage.
     EndStage,
-    /// The run is over.
+    /// Ends the run.
     Finish { exit: u8 },
 }
 
-/// What another rank answers. One that fails does not answer: it tells all why, by its heartbeat's connection.
+/// The answer of another rank. A rank that fails sends no answer: it reports the reason on the heartbeat connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The stage is built on this device.
@@ -72,7 +72,7 @@ pub(crate) enum Answer {
         notes: Vec<String>,
         waited: Duration,
     },
-    /// Numbers as bits: a loss may be no number.
+    /// Numbers as bits: a loss may be NaN or Inf.
     Report {
         loss: u32,
         norm: u32,
@@ -110,7 +110,7 @@ struct Orders {
     stream: TcpStream,
 }
 
-/// The first message of rank 0, when all have come.
+/// The first message of rank 0, when all ranks have connected.
 #[derive(Serialize, Deserialize)]
 struct Ready {
     limit: Duration,
@@ -121,12 +121,12 @@ pub struct Ranks {
     identity: Identity,
     health: Arc<Health>,
     sums: Arc<TcpSums>,
-    /// Rank 0: one for each other rank, in order; another rank: the one to rank 0.
+    /// On rank 0: one connection per other rank, in order; on another rank: the one to rank 0.
     orders: Mutex<Vec<Orders>>,
 }
 
 impl Ranks {
-    /// Meets the other ranks. `say` prints, `stop` is raised when the run is to stop, here or on any rank.
+    /// Connects to the other ranks. `say` prints a line; `stop` is set when the run should stop, here or on any rank.
     pub fn meet(
         identity: Identity,
         options: &Options,
@@ -135,7 +135,7 @@ impl Ranks {
     ) -> Result<Ranks, RankError> {
         let token = match &options.token {
             Some(token) => token.clone(),
-            // On this machine alone, whoever could knock could also read the environment.
+            // On this machine only: a process that can connect could also read the environment.
             None if identity.is_loopback() => Token::of("loopback"),
             None => {
                 let address = format!("{}:{}", identity.host, identity.port);
@@ -178,32 +178,32 @@ impl Ranks {
         Ok(Ranks { identity, health, sums, orders: Mutex::new(orders) })
     }
 
-    /// Which rank this is, of how many, and where.
+    /// The identity of this rank.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Which, from 0.
+    /// Rank of this process, from 0.
     pub fn rank(&self) -> usize {
         self.identity.rank
     }
 
-    /// How many.
+    /// Number of ranks.
     pub fn world(&self) -> usize {
         self.identity.world
     }
 
-    /// Whether this one gives the orders.
+    /// Whether this is rank 0, which sends the orders.
     pub fn is_lead(&self) -> bool {
         self.identity.rank == 0
     }
 
-    /// Whether all are there.
+    /// The heartbeat monitor.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// Sums of a few numbers, and of gradients where there is no GPU.
+    /// Sums of a few numbers, and of gradients without a GPU.
     pub fn sums(&self) -> &Arc<TcpSums> {
         &self.sums
     }
@@ -212,7 +212,7 @@ impl Ranks {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the connection to every other rank, in order.
+    /// Runs `work` on the connection to every other rank, in order.
     fn each<T>(&self, mut work: impl FnMut(&mut TcpStream) -> io::Result<T>) -> Result<Vec<T>, RankError> {
         let mut orders = self.orders();
         let done = orders.iter_mut().map(|one| work(&mut one.stream).map_err(|error| (one.rank, error)));
@@ -221,19 +221,19 @@ impl Ranks {
         done.map_err(|(rank, error)| {
             if wire::is_timeout(&error) {
                 let words =
-                    format!("it has not answered for {} s, though it gives signs of life", STALLED.as_secs());
+                    format!("it has not answered for {} s, though it sends heartbeats", STALLED.as_secs());
                 self.health.lost(rank, words);
             }
             self.health.explain(rank, &error)
         })
     }
 
-    /// Rank 0: gives an order to all.
+    /// Rank 0: sends an order to all.
     pub(crate) fn order(&self, order: &Order) -> Result<(), RankError> {
         self.each(|stream| wire::send(stream, order)).map(|_| ())
     }
 
-    /// Rank 0: the answers of all, in the order of ranks. `patient` where it may take any time.
+    /// Rank 0: the answers of all, by rank. `patient` sets no time limit.
     pub(crate) fn answers(&self, patient: bool) -> Result<Vec<Answer>, RankError> {
         self.each(|stream| {
             stream.set_read_timeout(if patient { None } else { Some(STALLED) })?;
@@ -241,7 +241,7 @@ impl Ranks {
         })
     }
 
-    /// Another rank: the next order, whenever it comes.
+    /// Another rank: waits for the next order.
     pub(crate) fn next_order(&self) -> Result<Order, RankError> {
         self.received()
     }
@@ -256,12 +256,12 @@ impl Ranks {
         self.each(|stream| wire::send(stream, answer)).map(|_| ())
     }
 
-    /// Bytes that rank 0 has and all others get.
+    /// Sends bytes of rank 0 to all others.
     pub fn broadcast_bytes(&self, own: Option<&[u8]>) -> Result<Option<Vec<u8>>, RankError> {
         match own {
             Some(bytes) => self.each(|stream| wire::send_blob(stream, bytes)).map(|_| None),
             None => match self.each(wire::receive_blob::<Order>)?.pop() {
-                // Rank 0 was asked to stop before it had made them.
+                // Rank 0 was asked to stop before it had computed them.
                 Some(Err(Order::Finish { exit })) => {
                     Err(RankError::Finished(Exit::from_code(exit).unwrap_or(Exit::Internal)))
                 }
@@ -272,7 +272,7 @@ impl Ranks {
         }
     }
 
-    /// What rank 0 makes and all others get, as bytes on the way.
+    /// Computes a value on rank 0 and sends it to all others as bytes.
     pub(crate) fn broadcast<T>(
         &self,
         make: impl FnOnce() -> Result<T, TrainError>,
@@ -286,12 +286,12 @@ impl Ranks {
         }
         let bytes = self.broadcast_bytes(None)?.unwrap_or_default();
         decode(&bytes).ok_or_else(|| {
-            let error = io::Error::new(io::ErrorKind::InvalidData, "what rank 0 sent is not understood");
+            let error = io::Error::new(io::ErrorKind::InvalidData, "the message of rank 0 cannot be decoded");
             RankError::Socket(error).into()
         })
     }
 
-    /// Rank 0: the run has ended in good order, and so do the others.
+    /// Rank 0: ends the run without an error, on all ranks.
     pub fn finish(&self, exit: Exit) -> Result<(), RankError> {
         self.order(&Order::Finish { exit: exit.code() })?;
         self.health.finish();
@@ -299,13 +299,13 @@ impl Ranks {
     }
 }
 
-/// An order where another was due: ranks of one version never see it.
+/// An order that is not expected here: ranks of one version never see it.
 pub(crate) fn unexpected(order: &Order) -> RankError {
-    let words = format!("{order:?} out of its place, a fault of the program");
+    let words = format!("unexpected order {order:?}: a bug in this program");
     RankError::Socket(io::Error::new(io::ErrorKind::InvalidData, words))
 }
 
-/// Another rank waits until rank 0 says that all have come.
+/// Another rank: waits until rank 0 reports that all have connected.
 fn wait_for_all(
     orders: &TcpStream,
     identity: &Identity,
@@ -334,6 +334,6 @@ fn left(identity: &Identity) -> RankError {
         rank: 0,
         world: identity.world,
         name: format!("{}:{}", identity.host, identity.port),
-        reason: "it ended before all ranks had come; its own words are in its output".to_owned(),
+        reason: "it ended before all ranks had connected; its output has the reason".to_owned(),
     }
 }

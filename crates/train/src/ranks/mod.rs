@@ -1,7 +1,8 @@
-//! One run on several processes, on one machine or on many: a rank each, of which rank 0 runs the loop, validates and writes.
+//! One run with several processes, on one machine or many: each process is a rank, and rank 0 runs the loop, validates and
+//! writes.
 //!
-//! [`discovery`] (which rank this is) -> `rendezvous` (they find each other) -> [`health`] (all are there), `link` (orders and
-//! answers), [`sums`] (numbers added up without a GPU) -> `join` (engines meet) -> [`lead`] and `follow` (a stage on all).
+//! [`discovery`] (the rank of this process) -> `rendezvous` (connections) -> [`health`] (heartbeats), `link` (orders and
+//! answers), [`sums`] (sums without a GPU) -> `join` (joins the engines) -> [`lead`] and `follow` (a stage on all ranks).
 
 pub mod discovery;
 pub mod health;

@@ -1,4 +1,4 @@
-//! Ranks find each other: rank 0 listens, the others come, each with three connections: orders, sums and signs of life. Both
+//! Connects the ranks: rank 0 listens, and the others open three connections each, for orders, sums and heartbeats. Both
 //! sides prove that they know the token without sending it.
 
 use super::discovery::Identity;
@@ -11,21 +11,21 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How long one that connects has to say who it is.
+/// Time limit for the greeting of a new connection.
 const GREETING: Duration = Duration::from_secs(10);
-/// How often one that waits looks again.
+/// Interval at which a waiting rank checks again.
 const AGAIN: Duration = Duration::from_millis(50);
-/// How long one try to connect may take.
+/// Time limit of one attempt to connect.
 const ONE_TRY: Duration = Duration::from_secs(5);
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Channel {
-    /// What to do, and what came of it.
+    /// Orders and answers.
     Orders,
     /// Sums and copies of numbers.
     Sums,
-    /// Signs of life.
+    /// Heartbeats.
     Pulse,
 }
 
@@ -35,36 +35,36 @@ impl Channel {
 
 /// The three connections to another rank.
 pub(super) struct Connections {
-    /// Which rank it is.
+    /// The rank at the other end.
     pub rank: usize,
-    /// `host (process 123)`, in its own words.
+    /// `host (process 123)`, as that rank reports it.
     pub name: String,
     pub orders: TcpStream,
     pub sums: TcpStream,
     pub pulse: TcpStream,
 }
 
-/// What ranks prove to each other that they belong together.
+/// The shared secret by which ranks authenticate each other.
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
 impl Token {
-    /// The key that a shared word makes.
+    /// Derives the key from a shared word.
     pub fn of(word: &str) -> Token {
         Token(blake3::derive_key("myxtts rendezvous token", word.as_bytes()))
     }
 
-    /// A word that nobody can guess.
+    /// A random word that cannot be guessed.
     pub fn random_word() -> String {
         blake3::Hash::from_bytes(random()).to_hex()[..32].to_owned()
     }
 
-    /// A hash of the word that does not tell it, to be compared with others.
+    /// A hash of the token that does not reveal it, to compare tokens.
     pub fn fingerprint(&self) -> String {
         blake3::hash(&self.0).to_string()
     }
 
-    /// Hashes are compared in a time that does not depend on where they differ.
+    /// Proof of knowing the token. `blake3::Hash` compares in constant time.
     fn proof(&self, nonce: &[u8; 32], who: &str) -> blake3::Hash {
         blake3::Hasher::new_keyed(&self.0).update(nonce).update(who.as_bytes()).finalize()
     }
@@ -76,7 +76,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// 32 bytes of the system's randomness, by the keys that the standard library draws for its maps.
+/// 32 random bytes from the system, by the keys that the standard library generates for its maps.
 fn random() -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for _ in 0..4 {
@@ -87,7 +87,7 @@ fn random() -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// What one that connects says of itself.
+/// The introduction of a connecting rank.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hello {
     version: String,
@@ -121,7 +121,7 @@ pub(super) fn own_name() -> String {
     format!("{} (process {})", host.trim(), std::process::id())
 }
 
-/// Makes a connection ready: small messages go at once, and one to a machine that is gone is noticed.
+/// Configures a connection: small messages are sent immediately, and a vanished machine is detected.
 fn prepared(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
@@ -129,8 +129,8 @@ fn prepared(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(None)
 }
 
-/// The sockets that rank 0 listens on: of every address its name has here, or of all addresses where its name is that of
-/// another address than its own, as behind a load balancer.
+/// The socket that rank 0 listens on: the addresses of its name, or all addresses where its name resolves to an address of
+/// another machine, such as a load balancer.
 fn listen(identity: &Identity) -> Result<TcpListener, RankError> {
     let (host, port) = (identity.host.as_str(), identity.port);
     let all = format!("0.0.0.0:{port}");
@@ -142,7 +142,7 @@ fn listen(identity: &Identity) -> Result<TcpListener, RankError> {
     })
 }
 
-/// Rank 0: waits until all others have come.
+/// Rank 0: waits until all others have connected.
 pub(super) fn accept(
     identity: &Identity,
     token: &Token,
@@ -172,7 +172,7 @@ pub(super) fn accept(
         match listener.accept() {
             Ok((stream, from)) => {
                 let (token, found) = (token.clone(), found.clone());
-                // In a thread of its own: one that says nothing keeps nobody waiting.
+                // In a thread of its own, so that a silent connection blocks no other.
                 let greeting = std::thread::Builder::new().name("greeting".into());
                 let started = greeting.spawn(move || {
                     let _ = found.send((from, greet(stream, world, &token)));
@@ -188,7 +188,7 @@ pub(super) fn accept(
             Err(why) => say(&format!("note: a connection from {from} was refused: {why}")),
             Ok((hello, stream)) => {
                 match take(&mut come[hello.rank - 1], &mut names[hello.rank - 1], &hello, stream) {
-                    Ok(true) => say(&format!("rank {} of {world} has come: {}", hello.rank, hello.name)),
+                    Ok(true) => say(&format!("rank {} of {world} has connected: {}", hello.rank, hello.name)),
                     Ok(false) => {}
                     Err(why) => say(&format!("note: a connection from {from} was refused: {why}")),
                 }
@@ -203,7 +203,7 @@ pub(super) fn accept(
     Ok(all)
 }
 
-/// Puts a connection in its place, and says whether the rank is there now; an error where its place is taken.
+/// Stores a connection and returns whether the rank is complete now; an error where that rank is connected already.
 fn take(
     streams: &mut [Option<TcpStream>; 3],
     name: &mut Option<String>,
@@ -213,7 +213,7 @@ fn take(
     let place = &mut streams[hello.channel as usize];
     let taken = match name {
         Some(name) if *name != hello.name || place.is_some() => {
-            Some(format!("rank {} is here already: {name}. Give every process a rank of its own", hello.rank))
+            Some(format!("rank {} is connected already: {name}. Give every process its own rank", hello.rank))
         }
         _ => None,
     };
@@ -228,7 +228,7 @@ fn take(
     Ok(streams.iter().all(Option::is_some))
 }
 
-/// Rank 0's side of a greeting, up to what depends on who else is there.
+/// The side of rank 0 in a greeting, up to what depends on other connections.
 fn greet(mut stream: TcpStream, world: usize, token: &Token) -> Result<(Hello, TcpStream), String> {
     let mut said = || -> io::Result<(Hello, [u8; 32])> {
         stream.set_nonblocking(false)?;
@@ -238,27 +238,27 @@ fn greet(mut stream: TcpStream, world: usize, token: &Token) -> Result<(Hello, T
         stream.write_all(&[&MAGIC[..], &nonce].concat())?;
         Ok((wire::receive::<Hello>(&mut stream)?, nonce))
     };
-    let (hello, nonce) = said().map_err(|error| format!("it did not say who it is: {error}"))?;
+    let (hello, nonce) = said().map_err(|error| format!("it did not introduce itself: {error}"))?;
     let known =
         blake3::Hash::from_hex(&hello.proof).is_ok_and(|proof| proof == token.proof(&nonce, &hello.who()));
     let refused = if !known {
-        Some("the tokens are not the same: give all ranks one --rendezvous-token".to_owned())
+        Some("the tokens differ: give all ranks the same --rendezvous-token".to_owned())
     } else if hello.version != VERSION {
         Some(format!(
-            "it is version {} and rank 0 is {VERSION}: start the same program everywhere",
+            "it has version {} and rank 0 has {VERSION}: start the same version everywhere",
             hello.version
         ))
     } else if hello.world != world {
         Some(format!(
-            "it counts {} ranks and rank 0 counts {world}: give all the same --world-size",
+            "it expects {} ranks and rank 0 expects {world}: give all the same --world-size",
             hello.world
         ))
     } else if hello.rank == 0 || hello.rank >= world {
-        Some(format!("it says it is rank {}, of 1 to {}", hello.rank, world - 1))
+        Some(format!("it claims rank {}, which is not in 1 to {}", hello.rank, world - 1))
     } else {
         None
     };
-    // To who is refused only a sentence, and nothing that proves that this side knows the token.
+    // A refused rank only gets the reason, and no proof that this side knows the token.
     let proof = if known { token.proof(&hello.nonce, "rank 0").to_string() } else { String::new() };
     wire::send(&mut stream, &Welcome { proof, refused: refused.clone() })
         .map_err(|error| error.to_string())?;
@@ -303,7 +303,7 @@ fn connect_one(
     stopped: &dyn Fn() -> bool,
 ) -> Result<TcpStream, RankError> {
     let address = format!("{}:{}", identity.host, identity.port);
-    let mut last = String::from("no try was made");
+    let mut last = String::from("no attempt was made");
     while began.elapsed() < limit {
         if stopped() {
             return Err(RankError::Stopped);
@@ -321,9 +321,9 @@ fn connect_one(
 }
 
 enum Attempt {
-    /// Rank 0 is there and says no: it will not say otherwise.
+    /// Rank 0 refused this rank; trying again would not help.
     Refused(String),
-    /// It may not be there yet.
+    /// Rank 0 may not be listening yet.
     Failed(String),
 }
 
@@ -365,10 +365,10 @@ fn try_once(identity: &Identity, token: &Token, channel: Channel, name: &str) ->
     let known = blake3::Hash::from_hex(&welcome.proof);
     if !known.is_ok_and(|proof| proof == token.proof(&hello.nonce, "rank 0")) {
         return Err(Attempt::Refused(
-            "it does not know the token: something else took rank 0's place".into(),
+            "rank 0 does not know the token: another program listens in its place".into(),
         ));
     }
-    // The second answer tells whether its place was free.
+    // The second answer says whether the rank was still free.
     let placed: Welcome = wire::receive(&mut stream)?;
     if let Some(why) = placed.refused {
         return Err(Attempt::Refused(why));
@@ -411,7 +411,7 @@ mod tests {
             let token = Token::of("guess");
             connect(&identity(1, 3, port), &token, Duration::from_secs(20), &|| false).map(|_| ())
         });
-        // One that says nothing at all keeps nobody waiting.
+        // A silent connection must not block the others.
         let silent = std::thread::spawn(move || {
             let mut tries = (0..100).map(|_| {
                 std::thread::sleep(Duration::from_millis(10));
@@ -426,7 +426,7 @@ mod tests {
             assert!(other.join().unwrap().is_ok());
         }
         drop(silent.join().unwrap());
-        // Refused while rank 0 still listened, or too late to find it listening.
+        // Refused while rank 0 still listened, or too late to connect.
         let error = match stranger.join().unwrap() {
             Err(error) => error.to_string(),
             Ok(()) => panic!("a stranger was let in"),
@@ -458,10 +458,10 @@ mod tests {
         };
         let long = Duration::from_secs(20);
         let error = connect(&identity(1, 5, port), &token, long, &|| false).err().unwrap().to_string();
-        assert!(error.contains("counts 5 ranks and rank 0 counts 3"), "{error}");
+        assert!(error.contains("expects 5 ranks and rank 0 expects 3"), "{error}");
         let first = connect(&identity(1, 3, port), &token, long, &|| false).unwrap();
         let error = connect(&identity(1, 3, port), &token, long, &|| false).err().unwrap().to_string();
-        assert!(error.contains("rank 1 is here already"), "{error}");
+        assert!(error.contains("rank 1 is connected already"), "{error}");
         let second = connect(&identity(2, 3, port), &token, long, &|| false).unwrap();
         assert_eq!(lead.join().unwrap().unwrap().len(), 2);
         drop((first, second));

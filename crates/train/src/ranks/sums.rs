@@ -1,6 +1,6 @@
-//! Sums over ranks by TCP: all send to rank 0, which adds them in the order of the ranks and sends the sum to all. The same
-//! order as replicas in one process have, so the same bits. For processors, and for the few numbers that ranks with GPUs tell
-//! each other on the host; gradients of GPUs go by NCCL.
+//! Sums over ranks by TCP: all ranks send to rank 0, which adds in the order of the ranks and sends the sum back. Replicas
+//! in one process use the same order, so the results are bit-identical. Used for CPUs, and for the few numbers that ranks
+//! with GPUs exchange on the host; gradients of GPUs use NCCL.
 
 use super::health::Health;
 use myxtts_tensor::collective::{Collective, CollectiveError};
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Numbers that are on their way at a time: what fits the buffers of sockets and caches.
+/// Numbers per piece: small enough for socket buffers and caches.
 const PIECE: usize = 1 << 16;
 
 const REDUCE: u8 = 1;
 const BROADCAST: u8 = 2;
 
-/// One rank's part in sums over TCP.
+/// The part of one rank in sums over TCP.
 pub struct TcpSums {
     rank: usize,
     world: usize,
-    /// Rank 0: one for each other rank, in order; another rank: the one to rank 0.
+    /// On rank 0: one stream per other rank, in order; on another rank: the one to rank 0.
     streams: Mutex<Vec<TcpStream>>,
     health: Arc<Health>,
-    /// Nanoseconds in calls.
+    /// Nanoseconds spent in calls.
     spent: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl TcpSums {
         TcpSums { rank, world, streams: Mutex::new(streams), health, spent: AtomicU64::new(0) }
     }
 
-    /// How long this rank was in sums and copies so far, the waiting for others included.
+    /// Time that this rank has spent in sums and copies, including waiting for others.
     pub fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }
@@ -47,7 +47,7 @@ impl TcpSums {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which rank a stream leads to.
+    /// The rank at the other end of a stream.
     fn other(&self, i: usize) -> usize {
         if self.rank == 0 { i + 1 } else { 0 }
     }
@@ -65,7 +65,7 @@ impl TcpSums {
         })
     }
 
-    /// Says what comes, and holds it to what the others say.
+    /// Sends the header of a call and checks it against that of the others.
     fn head(&self, streams: &mut [TcpStream], call: u8, len: usize) -> Result<(), Failed> {
         let mut own = [0; 9];
         own[0] = call;
@@ -80,7 +80,7 @@ impl TcpSums {
             stream.read_exact(&mut theirs).map_err(failed)?;
             if theirs != own {
                 let words =
-                    format!("it called {theirs:?} while rank 0 called {own:?}, a fault of the program");
+                    format!("it called {theirs:?} while rank 0 called {own:?}: a bug in this program");
                 return Err(failed(io::Error::new(io::ErrorKind::InvalidData, words)));
             }
         }
@@ -101,7 +101,7 @@ impl Collective for TcpSums {
         self.timed(|streams| {
             self.head(streams, REDUCE, values.len())?;
             let mut theirs = vec![0f32; PIECE.min(values.len())];
-            // Piece by piece, or both sides would wait for the other to read.
+            // In pieces: otherwise both sides would wait for the other to read.
             for piece in values.chunks_mut(PIECE) {
                 for (i, stream) in streams.iter_mut().enumerate() {
                     let failed = |error| Failed(self.other(i), error);
@@ -127,7 +127,7 @@ impl Collective for TcpSums {
     }
 
     fn broadcast(&self, values: &mut [f32], root: usize) -> Result<(), CollectiveError> {
-        assert!(root == 0, "only rank 0 is copied from");
+        assert!(root == 0, "only rank 0 can be the source");
         self.timed(|streams| {
             self.head(streams, BROADCAST, values.len())?;
             for (i, stream) in streams.iter_mut().enumerate() {
@@ -154,7 +154,7 @@ mod tests {
         (one, listener.accept().unwrap().0)
     }
 
-    /// So many ranks, as threads that only have sockets between them.
+    /// `world` ranks, as threads connected only by sockets.
     fn ranks(world: usize) -> Vec<TcpSums> {
         let limit = Duration::from_secs(5);
         let (mut peers, mut streams, mut others) = (Vec::new(), Vec::new(), Vec::new());
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn sums_are_added_in_the_order_of_ranks() {
-        // Values of very different sizes, so that the order of addition shows in the bits; more than one piece.
+        // Values of very different magnitudes, so that the order of addition shows in the bits; more than one piece.
         let len = PIECE * 2 + 17;
         let value = |rank: usize, i: usize| {
             ((i * 7 + rank * 13) % 101) as f32 * 10f32.powi((rank * 5 + i) as i32 % 9 - 4)
@@ -216,7 +216,7 @@ mod tests {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(50));
-        // As when its process is killed: all its sockets end.
+        // As when its process is killed: all its sockets close.
         let gone = gone.unwrap();
         gone.streams().iter().for_each(|stream| stream.shutdown(std::net::Shutdown::Both).unwrap());
         gone.health.fail("it was killed", myxtts_run::exit::Exit::Retry);

@@ -1,14 +1,14 @@
-//! Frames between ranks: a kind, a length, bytes. Small messages are JSON; models, codes and sums are bytes as they lie in
-//! memory, so that all machines of a run must count in little endian, as every machine with a GPU does.
+//! Frames between ranks: kind, length, bytes. Small messages are JSON; models, codes and sums are raw memory, so all
+//! machines of a run must be little-endian, as every machine with a GPU is.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 
-/// What every connection begins with: another program that answers on the port is recognised.
+/// First bytes of every connection, to detect another program on the port.
 pub(super) const MAGIC: &[u8; 16] = b"myxtts ranks 1\r\n";
 
-/// The longest message that is no blob.
+/// Maximum length of a message that is not a blob.
 const LONGEST_MESSAGE: u64 = 64 << 20;
 
 const MESSAGE: u8 = 1;
@@ -30,7 +30,7 @@ fn frame(to: &mut impl Write, kind: u8, bytes: &[u8]) -> io::Result<()> {
     head[0] = kind;
     head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
     if bytes.len() < 1 << 16 {
-        // One packet, not two.
+        // One packet instead of two.
         return to.write_all(&[&head[..], bytes].concat());
     }
     to.write_all(&head)?;
@@ -43,7 +43,7 @@ pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T
     message(from, kind, length)
 }
 
-/// Reads bytes, or the message that comes in their place.
+/// Reads bytes, or the message that was sent instead.
 pub(super) fn receive_blob<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Result<Vec<u8>, T>> {
     let (kind, length) = head(from)?;
     match kind {
@@ -61,14 +61,14 @@ fn head(from: &mut impl Read) -> io::Result<(u8, u64)> {
 fn message<T: DeserializeOwned>(from: &mut impl Read, kind: u8, length: u64) -> io::Result<T> {
     let invalid = |words: String| io::Error::new(io::ErrorKind::InvalidData, words);
     if kind != MESSAGE || length > LONGEST_MESSAGE {
-        return Err(invalid(format!("a frame of kind {kind} with {length} bytes where a message was due")));
+        return Err(invalid(format!("a frame of kind {kind} with {length} bytes instead of a message")));
     }
     serde_json::from_slice(&bytes(from, length)?)
-        .map_err(|error| invalid(format!("a message that is not understood: {error}")))
+        .map_err(|error| invalid(format!("a message that cannot be decoded: {error}")))
 }
 
 fn bytes(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
-    // It grows as bytes come, never by what was claimed.
+    // The buffer grows as bytes arrive, not by the claimed length.
     let mut bytes = Vec::new();
     let read = from.take(length).read_to_end(&mut bytes)?;
     if (read as u64) < length {
@@ -77,7 +77,7 @@ fn bytes(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether reading gave up because nothing came in time.
+/// Whether reading ended by its time limit.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
