@@ -1,10 +1,10 @@
-//! Records as long as they will be once they have codes, for whoever plans batches before there is a DVAE.
+//! Records with the lengths of their future codes, to plan batches before there is a DVAE.
 
 use crate::overlay::{CODES, position};
 use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource};
 use myxtts_model::dvae::DvaeSizes;
 
-/// Records with a column of codes that has its lengths and nothing else.
+/// Records with a column of codes that has lengths but no values.
 pub struct Lengths<'a> {
     base: &'a dyn RecordSource,
     columns: Vec<Column>,
@@ -13,7 +13,7 @@ pub struct Lengths<'a> {
 }
 
 impl<'a> Lengths<'a> {
-    /// What a DVAE of these sizes will make of the records.
+    /// The lengths that a DVAE of these sizes will produce.
     pub fn new(base: &'a dyn RecordSource, dvae: DvaeSizes) -> Lengths<'a> {
         let mut columns = base.columns().to_vec();
         columns.push(CODES);

@@ -1,8 +1,8 @@
-//! What suits this machine, corpus and network: rules that need no step to be taken, and a sweep that measures.
+//! Settings that suit this machine, corpus and network: by rules that need no step, and by a sweep that measures.
 //!
-//! [`facts`] (what there is) and [`lengths`] (what clips will be, before their codes are made) -> [`rules`] (settings with
-//! their reasons, pure) for every run, [`host`] (what that takes of the machine's own memory); [`sweep`] (what is measured, and which of it is chosen) for `myxtts tune`, on a
-//! processor by a [`race`].
+//! [`facts`] (the hardware) and [`lengths`] (lengths of clips before their codes exist) -> [`rules`] (settings with their
+//! reasons, pure) for every run, [`host`] (the RAM that these settings need); [`sweep`] (candidates, and the choice among
+//! them) for `myxtts tune`, on a CPU by a [`race`].
 
 pub mod facts;
 pub mod host;
@@ -28,7 +28,7 @@ use myxtts_run::config::Tuned;
 use myxtts_run::plan::{Plan, TuningChange};
 use rules::Memory;
 
-/// What the rules choose for a run, of its settings that are open. No step is taken and nothing is loaded.
+/// The settings that the rules choose for a run, of those left unset. Runs no step and loads nothing.
 pub fn tuned(
     plan: &Plan,
     request: &Request,
@@ -38,7 +38,7 @@ pub fn tuned(
     let facts = Facts::of(machines)?;
     let recipe = plan.recipe(StageKind::Gpt, request.from.is_some());
     if request.only.is_some_and(|only| only != StageKind::Gpt) || recipe.steps == 0 {
-        // The batches of the other stages are of the size their presets have.
+        // The other stages have the batch sizes of their presets.
         return rules::choose(&facts, plan, None);
     }
     let model = match &request.from {
@@ -50,7 +50,7 @@ pub fn tuned(
     })
 }
 
-/// Asks what a GPT stage would take of its devices, before there is one.
+/// Calls `ask` with the memory forecast of a GPT stage, without building the stage.
 pub fn with_forecast<T>(
     plan: &Plan,
     corpus: &Corpus,
@@ -64,7 +64,7 @@ pub fn with_forecast<T>(
     let source = Lengths::new(&*corpus.source, sizes.dvae.clone());
     let conditioning = conditioning(plan, corpus, machine);
     let memory = match conditioning {
-        // It depends on the device whether it can lie there.
+        // Whether conditioning can be resident depends on the device's memory.
         Conditioning::Resident { .. } => Facts::of(machines)?.gpu.map(|gpu| gpu.total),
         _ => None,
     };
@@ -89,7 +89,7 @@ impl Memory for GptForecast<'_> {
     }
 }
 
-/// What was tuned, for whoever begins a run; nothing where nothing was.
+/// The tuned settings as one line for the user; `None` where there are none.
 pub fn line(changes: &[TuningChange]) -> Option<String> {
     let words: Vec<String> = changes
         .iter()

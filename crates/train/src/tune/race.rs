@@ -1,18 +1,18 @@
-//! Who is fastest on a machine that is not equally fast at all times.
+//! Finds the fastest candidate on a machine whose speed varies.
 //!
-//! Two cores of a shared machine were seen to compute half as fast as a minute before, which is ten times what tuning is to
-//! find. So the ways to run a stage take turns: a segment each, round after round, and a segment counts by how far it was from each of
-//! the others of its round. What slows a whole round down says nothing of any of them; what hits one segment alone is outvoted
-//! by the segments of the other rounds.
+//! Two cores of a shared machine were seen to compute half as fast as a minute before, which is ten times the effect that
+//! tuning looks for. So the candidates take turns: one segment each, round after round, and a segment is judged by its
+//! difference to each other segment of the same round. A slow round affects all candidates alike; a single slow segment is
+//! outvoted by the other rounds.
 
 use crate::bench::timed_stage::SegmentStep;
 use crate::statistics::median;
 
-/// Rows a second of every way, as if all of them had met rows of the mean length on the machine as it mostly was.
-/// `rounds` has for every round a segment of every way, each of one step at least.
+/// Rows per second of every candidate, as if all had the mean row length and the machine its typical speed. `rounds` has,
+/// per round, one segment of every candidate, each of at least one step.
 pub fn rates(rounds: &[Vec<Vec<SegmentStep>>]) -> Vec<f64> {
     let cost = Cost::fitted(rounds.iter().flatten().flatten());
-    // How much longer than expected, as a logarithm: twice as slow and twice as fast are equally far.
+    // Logarithm of measured over expected time: twice as slow and twice as fast are equally far from 0.
     let slow: Vec<Vec<f64>> = rounds
         .iter()
         .map(|segments| {
@@ -25,8 +25,9 @@ pub fn rates(rounds: &[Vec<Vec<SegmentStep>>]) -> Vec<f64> {
             segments.iter().map(slow).collect()
         })
         .collect();
-    // Two of a round against each other: whatever the machine did in it is in both. Against the middle of a round instead, a
-    // way would be compared with itself, and a segment that something ran into would make all others of its round look fast.
+    // Pairs within a round are compared, since both share the state of the machine. Compared with the median of a round
+    // instead, a candidate would be compared with itself, and one disturbed segment would make all others of its round look
+    // fast.
     let ways = rounds.first().map_or(0, Vec::len);
     let apart = |way: usize, other: usize| {
         median(&slow.iter().map(|segments| segments[way] - segments[other]).collect::<Vec<_>>())
@@ -41,7 +42,7 @@ pub fn rates(rounds: &[Vec<Vec<SegmentStep>>]) -> Vec<f64> {
         .collect()
 }
 
-/// What a row is expected to take: something for itself, as its conditioning, and something for every place.
+/// Expected time of a row: a constant part, such as its conditioning, and a part per position.
 struct Cost {
     row: f64,
     place: f64,
@@ -49,7 +50,7 @@ struct Cost {
 }
 
 impl Cost {
-    /// Least squares over the steps of all ways.
+    /// Least squares over the steps of all candidates.
     fn fitted<'a>(steps: impl Iterator<Item = &'a SegmentStep>) -> Cost {
         let points: Vec<(f64, f64)> = steps.map(|step| (step.places, step.seconds / step.rows)).collect();
         let mean =
@@ -59,7 +60,7 @@ impl Cost {
             let away = places - mean_places;
             (spread + away * away, both + away * (seconds - mean_seconds))
         });
-        // Longer rows do not take less, and none takes less than nothing: beyond that it is noise that was fitted.
+        // Longer rows do not take less time, and no time is negative: beyond that, noise was fitted.
         let most = mean_seconds / mean_places.max(1.0);
         let place = if spread > 0.0 { (both / spread).clamp(0.0, most) } else { 0.0 };
         Cost { row: mean_seconds - place * mean_places, place, mean_places }
@@ -70,8 +71,8 @@ impl Cost {
     }
 }
 
-/// Ways that fit into memory beside each other, raced together. The first takes part in every race: the others are compared
-/// through it.
+/// Groups candidates that fit into memory together. The first candidate is in every group: the others are compared through
+/// it.
 pub fn heats<T: Copy>(ways: &[T], bytes: impl Fn(&T) -> u64, at_most: u64) -> Vec<Vec<T>> {
     let Some((&first, others)) = ways.split_first() else { return Vec::new() };
     let mut heats = vec![vec![first]];

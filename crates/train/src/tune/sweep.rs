@@ -1,17 +1,17 @@
-//! What `myxtts tune` measures, and which of it it chooses.
+//! Candidates that `myxtts tune` measures, and the choice among them.
 //!
-//! The rule: of all that is within 2 % of the fastest, the smallest. A larger batch that is no faster takes memory and
-//! fewer, coarser steps; more threads that bring nothing take cores from others.
+//! The rule: the smallest candidate within 2 % of the fastest. A larger batch that is no faster takes memory and means
+//! fewer, coarser steps; extra threads that gain nothing take cores from other programs.
 
 use super::facts::Facts;
 use crate::bench::Figures;
 use myxtts_run::config::tune::loader_threads;
 use serde::Serialize;
 
-/// How far behind the fastest something smaller may be and still be chosen.
+/// Allowed distance to the fastest candidate, as a share.
 pub const NEAR: f64 = 0.02;
 
-/// One way to run a stage.
+/// One combination of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Cell {
     /// `data.batch_size`.
@@ -22,45 +22,45 @@ pub struct Cell {
     pub prefetch: usize,
 }
 
-/// What a measurement is for.
+/// The purpose of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// To choose the batch.
+    /// To choose the batch size.
     Batches,
-    /// To choose the threads, at that batch.
+    /// To choose the threads, at that batch size.
     Threads,
     /// Every combination.
     Grid,
 }
 
-/// What was measured of it.
+/// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What for.
+    /// Its purpose.
     pub part: Part,
-    /// What was set.
+    /// The settings that were measured.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Clips a second, as if all rows had met clips of the same length, and on a processor the same times; see [`even`] and
+    /// Clips per second, corrected to the same clip length and, on a CPU, to the same machine speed; see [`even`] and
     /// [`rates`](super::race::rates).
     pub rate: f64,
-    /// Everything that was measured.
+    /// All measurements of the combination.
     pub figures: Figures,
 }
 
-/// Batches that are tried, on so many clips. A processor computes as fast on few rows as on many.
+/// Batch sizes to try, for a corpus of `clips` clips. A CPU is as fast on few rows as on many.
 pub fn batches(facts: &Facts, clips: usize) -> Vec<usize> {
     let each: &[usize] = match facts.gpu {
         Some(_) => &[8, 16, 24, 32, 48, 64, 96, 128],
         None => &[4, 8, 16, 24, 32],
     };
-    // Past the clips there are, a batch only has some of them twice.
+    // A batch larger than the corpus would contain clips twice.
     let most = clips.max(each[0]);
     each.iter().copied().filter(|&rows| rows <= most && rows.is_multiple_of(facts.replicas)).collect()
 }
 
-/// Numbers of threads that are tried.
+/// Numbers of threads to try.
 pub fn workers(facts: &Facts) -> Vec<usize> {
     let most = match facts.gpu {
         Some(_) => loader_threads(facts.cores) as usize,
@@ -71,7 +71,7 @@ pub fn workers(facts: &Facts) -> Vec<usize> {
     tried
 }
 
-/// Depths that an exhaustive sweep tries, beside the one that the rules have.
+/// Buffer sizes that an exhaustive sweep tries, in addition to that of the rules.
 pub fn depths(facts: &Facts, rule: usize) -> Vec<usize> {
     let mut depths = match facts.gpu {
         Some(_) => vec![4, 12, 24, rule],
@@ -82,7 +82,7 @@ pub fn depths(facts: &Facts, rule: usize) -> Vec<usize> {
     depths
 }
 
-/// Puts rates on the same length of clips: rows of different batches met different clips, and longer ones take longer.
+/// Corrects rates to the same clip length: batches had different clips, and longer ones take longer.
 pub fn even(rows: &mut [Row]) {
     let places = |row: &Row| row.figures.mean_shape[1] + row.figures.mean_shape[2];
     let mean = rows.iter().map(places).sum::<f64>() / rows.len().max(1) as f64;
@@ -91,14 +91,14 @@ pub fn even(rows: &mut [Row]) {
     }
 }
 
-/// The smallest of what was tried whose rate is within [`NEAR`] of the best.
+/// The smallest candidate whose rate is within [`NEAR`] of the best.
 pub fn smallest_near_best(tried: impl Iterator<Item = (usize, f64)>) -> Option<usize> {
     let tried: Vec<(usize, f64)> = tried.collect();
     let best = tried.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
     tried.into_iter().filter(|(_, rate)| *rate >= (1.0 - NEAR) * best).map(|(what, _)| what).min()
 }
 
-/// Batches that make a step of so many clips, or as near to it as whole batches come.
+/// Number of batches whose clips add up to `first`, or as close to it as whole batches get.
 pub fn accumulate(first: usize, batch: usize) -> usize {
     (first as f64 / batch.max(1) as f64).round().max(1.0) as usize
 }

@@ -238,7 +238,7 @@ impl Sweeper<'_> {
             // The same number of clips for every batch size, so that each gets about the same lengths.
             let (least, clips) = (self.steps.clamp(2, 6), self.steps * 64);
             let steps = (clips / self.rows(cell) as u64).max(least);
-            let amount = BenchSettings { steps, warm: least, ahead: AHEAD, watched: (steps / 3).min(20) };
+            let amount = BenchSettings { steps, warm: least, ahead: AHEAD, profiled: (steps / 3).min(20) };
             let figures = measure(&mut *stage, &recipe, self.plan.training.seed, amount)?;
             rows.push(Row { part, cell, rate: figures.samples_per_second, figures });
             self.progress.advance(1);
