@@ -1,12 +1,12 @@
-//! The way of a batch to its step: one thread makes batches as the device will have them and sends them ahead; the loop
-//! takes one whenever a step is queued.
+//! The path of a batch to its step: a thread makes batches in the device's format and copies them ahead of time; the
+//! training loop takes one for every step it queues.
 //!
 //! ```text
 //! maker (a thread) ──bytes──> Slot ──own copy stream──> ready ──Feed::next_batch──> Engine::take ──Feed::give_back──> free
 //! ```
 //!
-//! Batches come in their order whatever the timing. There are as many slots as the measured waits ask for, within what
-//! the plan allows in number and bytes.
+//! Batches arrive in order whatever the timing. The number of slots follows the measured waits, within the plan's limits on
+//! number and bytes.
 
 mod feeding;
 mod maker;
@@ -25,35 +25,35 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A wait longer than this share of the time between two batches means that too few of them were ready.
+/// A wait longer than this share of the time between two batches means that too few batches were ready.
 const TOO_LONG: f64 = 0.01;
-/// Shorter ones are the handing over itself, however soon batches are asked for: steps are queued several at once.
+/// Shorter waits are the hand-over itself, however soon the next batch is requested: several steps are queued at once.
 const AT_ONCE: Duration = Duration::from_micros(100);
-/// After so many batches with most slots unused, one is given up.
+/// After this many batches with most slots unused, one slot is retired.
 const SETTLED: u64 = 500;
-/// How long nothing may come before the maker is called stuck. The loader behind it names its own stuck threads sooner.
+/// Time without a batch after which the maker counts as stuck. The loader behind it reports its own stuck threads sooner.
 const STALL: Duration = Duration::from_secs(90);
 
-/// How a batch is made: its bytes, and then perhaps the rest.
+/// How a batch is made: its bytes on the host, then optionally a finisher on another device.
 struct Making<T> {
     maker: Maker<T>,
     finisher: Option<Finisher<T>>,
-    /// What is wrong on the way, where something shall be. It is given no figure to write.
+    /// A fault injected by `diagnose`; `None` in training. It gets no access to the measurements.
     planted: Option<OnTheWay>,
 }
 
-/// A batch that lies ready.
+/// A batch that is ready for a step.
 pub struct Fed<T> {
-    /// Where.
+    /// The slot that holds it.
     pub slot: Slot,
-    /// What it is.
+    /// Description of the batch, from the maker.
     pub what: T,
-    /// What went into it.
+    /// Time and bytes that making it took.
     pub made: Made,
 }
 
 impl<T> Fed<T> {
-    /// Makes a batch in a slot and sends it on its way.
+    /// Makes a batch in a slot and starts its copy.
     fn make(
         making: &mut Making<T>,
         uploader: &Uploader,
@@ -89,7 +89,7 @@ impl<T> Fed<T> {
     }
 }
 
-/// Batches, ahead of time.
+/// Batches, made ahead of time.
 pub struct Feed<T> {
     way: Way<T>,
     next: u64,
@@ -105,33 +105,33 @@ struct Ahead<T> {
     ready: Option<Receiver<Result<Fed<T>, TrainError>>>,
     free: Option<Sender<Slot>>,
     thread: Option<JoinHandle<()>>,
-    /// The number of the batch that is made next.
+    /// Number of the batch that is made next.
     made_until: Arc<AtomicU64>,
-    /// Slots nobody fills now. All were made at the start, so that no memory is taken while steps run.
+    /// Slots not in use. All slots are allocated at the start, so that no memory is allocated while steps run.
     spare: Vec<Slot>,
     slot_bytes: usize,
     slots: usize,
     wanted: usize,
     least: usize,
     most: usize,
-    /// The batch that was last waited for, or at which a slot was last given up.
+    /// Number of the batch at which a wait last occurred or a slot was last retired.
     settled_since: u64,
 }
 
-/// What was measured of a feed.
+/// Measurements of a feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Batches given.
+    /// Number of batches handed out.
     pub batches: u64,
-    /// Time the loop waited for them.
+    /// Total time the loop waited for them.
     pub waited: Duration,
-    /// The last wait.
+    /// Wait for the last batch.
     pub last_wait: Duration,
-    /// What went into the last batch.
+    /// Time and bytes of the last batch.
     pub last_made: Made,
-    /// Slots that are filled in turn.
+    /// Number of slots in use.
     pub slots: usize,
-    /// Bytes they and the spare ones take, on the host and again on the device.
+    /// Bytes of all slots, spare ones included; used once on the host and once on the device.
     pub bytes: usize,
 }
 
@@ -167,7 +167,7 @@ impl<T: Send + 'static> Feed<T> {
         let least = depth.least.clamp(2, most);
         let mut spare = (0..most).map(|_| uploader.slot(slot_bytes)).collect::<Result<Vec<_>, _>>()?;
         for slot in spare.drain(..least) {
-            // The other end is held here: it cannot be gone.
+            // Cannot fail: the receiver is still owned here.
             let _ = free.send(slot);
         }
         let named = name.to_owned();
@@ -210,7 +210,7 @@ impl<T: Send + 'static> Feed<T> {
         Ok(Feed { way, next: first, meter: Meter::new() })
     }
 
-    /// Makes each batch when it is asked for: to see what making them ahead buys.
+    /// Makes each batch when it is requested: to measure what making them ahead gains.
     pub fn blocking(
         uploader: Uploader,
         slot_bytes: usize,
@@ -222,8 +222,8 @@ impl<T: Send + 'static> Feed<T> {
         Ok(Feed { way: Way::Blocking { making, uploader, slot }, next: first, meter: Meter::new() })
     }
 
-    /// Waits until every slot holds a batch, and until a point in time; says how many lie ready. A maker that has failed
-    /// is not waited for: the next batch says why.
+    /// Waits until every slot holds a batch, and until `not_before`; returns the number of ready batches. Does not wait for
+    /// a maker that has failed: the next batch returns its error.
     pub fn wait_until_full(&self, not_before: Instant) -> usize {
         let Way::Ahead(ahead) = &self.way else { return 0 };
         let late = Instant::now() + STALL;
@@ -238,12 +238,12 @@ impl<T: Send + 'static> Feed<T> {
         }
     }
 
-    /// The number of the batch that comes next.
+    /// Number of the next batch.
     pub fn upcoming(&self) -> u64 {
         self.next
     }
 
-    /// The next batch. Its slot is to be given back when a program has taken it.
+    /// Returns the next batch. Its slot must be given back after a program has taken it.
     pub fn next_batch(&mut self) -> Result<Fed<T>, TrainError> {
         let asked = Instant::now();
         let fed = match &mut self.way {
@@ -262,7 +262,7 @@ impl<T: Send + 'static> Feed<T> {
         Ok(fed)
     }
 
-    /// Hands a slot back to be filled again.
+    /// Returns a slot, to be filled again.
     pub fn give_back(&mut self, slot: Slot) {
         match &mut self.way {
             Way::Blocking { slot: place, .. } => *place = Some(slot),
@@ -270,7 +270,7 @@ impl<T: Send + 'static> Feed<T> {
         }
     }
 
-    /// What was measured until now.
+    /// Measurements so far.
     pub fn measured(&self) -> Measured {
         let (slots, bytes) = match &self.way {
             Way::Blocking { .. } => (1, 0),
@@ -301,12 +301,12 @@ impl<T> Ahead<T> {
             return;
         }
         if let Some(free) = &self.free {
-            // A maker that is gone has said why, or is about to.
+            // A maker that has ended has sent its error, or is about to.
             let _ = free.send(slot);
         }
     }
 
-    /// One slot more after a wait that was too long, one less after a good while without any.
+    /// Adds a slot after a wait that was too long; retires one after a long time without such a wait.
     fn resize(&mut self, measured: &Measured, between: Duration) {
         let long = measured.last_wait > between.mul_f64(TOO_LONG).max(AT_ONCE);
         // The first batch is always waited for.
@@ -331,7 +331,7 @@ impl Meter {
         Meter { measured: Measured::default(), last: None }
     }
 
-    /// Notes a wait, and says how long ago the batch before was given.
+    /// Adds a wait to the measurements, and returns the time since the batch before.
     fn took(&mut self, asked: Instant) -> Duration {
         let now = Instant::now();
         self.measured.last_wait = now - asked;
@@ -343,7 +343,7 @@ impl Meter {
 
 impl<T> Drop for Ahead<T> {
     fn drop(&mut self) {
-        // Without either end of its channels the thread ends after the batch it is at.
+        // With both channels closed, the thread ends after its current batch.
         self.free = None;
         self.ready = None;
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,5 @@
-//! The loop of a stage: steps ahead of their reports, guards, validation, checkpoints, and the way back to the last one.
+//! The training loop of a stage: steps queued ahead of their reports, guards, validation, checkpoints, and rollback to the
+//! last one.
 
 mod bad_step;
 mod best;
@@ -34,28 +35,28 @@ use std::time::{Duration, Instant};
 
 /// Steps that may be queued on a GPU before the report of the first is waited for.
 pub const AHEAD: usize = 3;
-/// Steps whose losses are looked at for a spike, and how many spikes in a row are a new level.
+/// Number of losses that a spike is judged by, and number of consecutive spikes that count as a new level.
 const SPIKE_WINDOW: usize = 100;
 const SPIKE_PATIENCE: u32 = 20;
-/// Steps a trend is taken over.
+/// Number of steps that a trend is computed over.
 const TREND_WINDOW: usize = 50;
 /// Everything a run writes to.
 pub struct Session<'a> {
-    /// Its folder.
+    /// The run folder.
     pub folder: &'a RunFolder,
     /// Its settings.
     pub plan: &'a Plan,
-    /// Checkpoints.
+    /// Checkpoints of the run.
     pub store: CheckpointStore,
-    /// What happened.
+    /// Event log of the run.
     pub events: EventLog,
-    /// Curves.
+    /// TensorBoard curves.
     pub board: TensorBoard,
-    /// Raised when the run is to stop.
+    /// When true, the run stops after the current step.
     pub stop: Arc<AtomicBool>,
     /// Receives the progress of stages and steps.
     pub progress: &'a dyn Progress,
-    /// Who listens to spoken samples; none without a recogniser, and none once it has failed.
+    /// The speech recogniser that checks spoken samples; `None` without one, and after it has failed.
     pub listener: Option<Listener>,
 }
 
@@ -83,32 +84,32 @@ struct InFlightStep {
     control: Control,
 }
 
-/// A stage that has ended. It holds the weights that its model is made of.
+/// A stage that has ended. The stage now holds the weights that become part of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageOutcome {
-    /// How.
+    /// Why it ended.
     pub ended: StageEnd,
-    /// Steps that were done.
+    /// Completed steps.
     pub steps: u64,
-    /// The validation whose weights were kept; none where nothing was validated, and the last weights are kept.
+    /// The validation whose weights were kept; `None` where there was no validation and the last weights are kept.
     pub chosen: Option<BestValidation>,
 }
 
-/// How a stage ended.
+/// Why a stage ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StageEnd {
     /// All its steps are done.
     Done,
-    /// Validation has not become better for too long.
+    /// Validation did not improve for too long.
     Early,
 }
 
-/// A stage that is under way.
+/// State of a running stage.
 struct Running {
     guards: Guards,
     in_flight: VecDeque<InFlightStep>,
     pace: Pace,
-    /// The step that comes next.
+    /// The next step.
     next: u64,
     /// The step of the last checkpoint.
     saved: u64,
@@ -122,11 +123,11 @@ struct Guards {
 }
 
 impl<'a> Session<'a> {
-    /// The newest whole checkpoint of a stage, if the run has one. Damaged ones are named and passed over.
+    /// The newest intact checkpoint of a stage; `None` where the run has none. Damaged ones are reported and skipped.
     pub fn last_of(&mut self, stage: &'static str) -> Result<Option<OpenCheckpoint>, TrainError> {
         let latest = self.store.latest_valid()?;
         for damaged in &latest.damaged {
-            self.progress.say(&format!("passed over: {damaged}"));
+            self.progress.say(&format!("skipped a damaged checkpoint: {damaged}"));
         }
         let Some(checkpoint) = latest.checkpoint else { return Ok(None) };
         if checkpoint.meta["stage"] != stage {
@@ -135,8 +136,8 @@ impl<'a> Session<'a> {
         Ok(Some(self.store.load(&checkpoint.name())?))
     }
 
-    /// Trains a stage to its end, from its beginning or from a checkpoint. `before` are the steps of the stages before it,
-    /// `samples` what is spoken on the way.
+    /// Trains a stage to its end, from its beginning or from a checkpoint. `before` is the number of steps of the stages
+    /// before it; `samples` are spoken during training.
     pub fn run(
         &mut self,
         stage: &mut dyn Stage,
@@ -160,7 +161,7 @@ impl<'a> Session<'a> {
         let from = match last {
             Some(last) => {
                 let step = restore(stage, &last, &mut guards)?;
-                // What they allow may have been changed since.
+                // The user may have changed the limits since the checkpoint.
                 guards.bad.set_limits(training.bad_steps_in_a_row, training.bad_step_budget);
                 guards.spikes.set_limit(training.spike_limit);
                 guards.held_out.early.set_patience(patience);
@@ -177,7 +178,7 @@ impl<'a> Session<'a> {
             "stage",
             json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }),
         )?;
-        // A run that ended between the last checkpoint of a stage and the model made of it.
+        // The run ended between the last checkpoint of the stage and writing its model.
         let spent = guards.held_out.early.is_spent();
         let pace = Pace::new(Instant::now(), (stage.engine().busy(), stage.communication()));
         let (began, summed) = (Instant::now(), stage.communication());
@@ -200,16 +201,16 @@ impl<'a> Session<'a> {
         let (reached, guards) = (state.next, state.guards);
         if let Some(same) = stage.verify()? {
             let waited = stage.communication().zip(summed).map(|(all, before)| all.saturating_sub(before));
-            self.verified(name, &same, waited, reached - from, began.elapsed())?;
+            self.report_ranks(name, &same, waited, reached - from, began.elapsed())?;
         }
         let chosen = guards.held_out.choose(stage)?;
         if let Some(BestValidation { step, score, .. }) = chosen {
             self.progress.say(&format!(
-                "`{name}` keeps the weights of step {step} of {reached}: the best on held-out clips ({score:.4})"
+                "`{name}` keeps the weights of step {step} of {reached}: the best on the validation set ({score:.4})"
             ));
         }
         if let Some(samples) = samples {
-            // What was chosen lies in the weights now, averages and all.
+            // The stage holds the chosen weights now, averages included.
             self.sample(stage, false, samples, RunPosition { step: reached, before });
         }
         self.progress.stage_end();
@@ -220,8 +221,8 @@ impl<'a> Session<'a> {
         Ok(StageOutcome { ended, steps: reached, chosen })
     }
 
-    /// Says that all ranks agree, and what of the stage's time its steps stood still while gradients were summed.
-    fn verified(
+    /// Reports that all ranks agree, and the share of the stage's time that steps waited while gradients were summed.
+    fn report_ranks(
         &mut self,
         name: &'static str,
         same: &str,
@@ -231,21 +232,21 @@ impl<'a> Session<'a> {
     ) -> Result<(), TrainError> {
         let seconds = waited.map(|waited| waited.as_secs_f64());
         let share = seconds.map(|seconds| seconds / took.as_secs_f64().max(1e-9));
-        let told = match seconds.zip(share).filter(|_| steps > 0) {
+        let waits = match seconds.zip(share).filter(|_| steps > 0) {
             None => String::new(),
             Some((seconds, share)) => format!(
-                "; steps stood still {:.1} ms each while gradients were summed, {:.1} % of the time",
+                "; each step waited {:.1} ms while gradients were summed, {:.1} % of the time",
                 1e3 * seconds / steps as f64,
                 100.0 * share
             ),
         };
-        self.progress.say(&format!("{name}: {same}{told}"));
+        self.progress.say(&format!("{name}: {same}{waits}"));
         let event = json!({ "stage": name, "same": same, "steps": steps, "seconds": took.as_secs_f64(),
                             "communication_seconds": seconds, "communication": share });
         Ok(self.events.append_durably("ranks", event)?)
     }
 
-    /// Does the steps that are left. Where it ends by an error, steps may still be under way.
+    /// Runs the remaining steps. After an error, steps may still be in flight.
     fn steps(
         &mut self,
         stage: &mut dyn Stage,
@@ -260,7 +261,7 @@ impl<'a> Session<'a> {
         let average = recipe.ema_decay.is_some();
         let seed = Seed::new(training.seed).derive(name);
         let ahead = match stage.engine().cuda() {
-            // What is found wrong with a step must not be said of another.
+            // A fault found in one step must not be attributed to another.
             Some(_) if self.plan.data.optimize_cpu_gpu_overlap && !training.enable_eager_debug => AHEAD,
             _ => 0,
         };
@@ -276,7 +277,7 @@ impl<'a> Session<'a> {
                 rate: rate as f32,
                 weight: 1.0,
                 clip: recipe.clip.unwrap_or(0.0) as f32,
-                // Early on the average follows faster: it would else stay near the beginning for too long.
+                // The average follows faster at first: otherwise it would stay near the initial weights for too long.
                 average: recipe.ema_decay.unwrap_or(0.0).min((1 + step) as f64 / (10 + step) as f64) as f32,
                 seed: seed.at(step),
             };
@@ -310,7 +311,7 @@ impl<'a> Session<'a> {
                     ended = StageEnd::Early;
                 }
             }
-            // Before the checkpoint: a run that goes on from it has this behind it. The end is spoken below.
+            // Before the checkpoint, so that a resumed run does not repeat it. The samples at the end are spoken below.
             if let Some(samples) = samples
                 && every(training.sample_every)
                 && done < recipe.steps
@@ -324,31 +325,31 @@ impl<'a> Session<'a> {
             if every(training.checkpoint_every) || done == recipe.steps || stop || ended == StageEnd::Early {
                 self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
-                // Weights that only give bad steps are nothing to go back to.
+                // Weights that only give bad steps are not worth a checkpoint.
                 if !guards.bad.is_bad_now() || done == recipe.steps || stop || ended == StageEnd::Early {
                     self.save(stage, done, before, guards, score)?;
                     *saved = done;
                 }
             }
-            // At its end a stage is finished first; whoever runs the stages stops before the next.
+            // At its last step a stage is finished first; the caller stops before the next stage.
             if stop && done < recipe.steps && ended == StageEnd::Done {
                 self.progress.stage_end();
                 let run = self.folder.name().to_owned();
                 return Err(TrainError::Stopped { stage: name, step: done, run });
             }
             if ended == StageEnd::Early {
-                self.progress.say(&format!(
-                    "validation has not become better for too long: `{name}` ends at step {done}"
-                ));
+                self.progress
+                    .say(&format!("validation has not improved for too long: `{name}` ends at step {done}"));
                 break;
             }
         }
         Ok(ended)
     }
 
-    /// After too many bad steps: back to the last checkpoint of the stage, once, and from which step it goes on. Where the cause
-    /// lies in the data or the settings, the same happens again and the run ends; where a device went wrong for a moment, it
-    /// goes on. None where gradients exploded again and the stage ends with its best weights, which they have not touched.
+    /// After too many bad steps: rolls back to the last checkpoint of the stage, once, and returns the step to continue
+    /// from. If the cause is in the data or the settings, the same happens again and the run ends; after a temporary device
+    /// fault, it continues. Returns `None` where gradients exploded again and the stage ends with its best weights, which
+    /// they have not affected.
     fn rollback(
         &mut self,
         stage: &mut dyn Stage,
@@ -369,7 +370,7 @@ impl<'a> Session<'a> {
                 return Err(error);
             };
             self.progress.say(&format!(
-                "{error}\n`{name}` ends here with the weights of step {best}, the best on held-out clips so far; a lower \
+                "{error}\n`{name}` ends here with the weights of step {best}, the best on the validation set so far; a lower \
                  --learning-rate may take it further"
             ));
             let event = json!({ "stage": name, "step": step, "best": best, "error": error.to_string() });
@@ -381,14 +382,14 @@ impl<'a> Session<'a> {
         (state.next, state.saved) = (step, step);
         state.pace.pause();
         self.progress.say(&format!(
-            "{error}\n`{name}` goes back to its last checkpoint and goes on from step {step}; should the same happen again, the run ends"
+            "{error}\n`{name}` rolls back to its last checkpoint and continues from step {step}; if the same happens again, the run ends"
         ));
         self.events
             .append_durably("returned", json!({ "stage": name, "step": step, "error": error.to_string() }))?;
         Ok(Some(step))
     }
 
-    /// Takes reports in order until no more than `keep` steps are under way.
+    /// Processes reports in order until at most `keep` steps are in flight.
     fn drain(
         &mut self,
         stage: &mut dyn Stage,
@@ -408,8 +409,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Saves what was learnt before batches stopped coming, if its last reports are good. What is said of it stands before
-    /// the error that ends the run.
+    /// Saves the weights when batches stop coming, if the last reports are good. The message appears before the error that
+    /// ends the run.
     fn save_and_say(
         &mut self,
         drained: Result<(), TrainError>,
@@ -422,8 +423,8 @@ impl<'a> Session<'a> {
         self.progress.stage_end();
         match drained.and_then(|()| self.save(stage, step, before, guards, None)) {
             Ok(()) => self.progress.say(&format!(
-                "no batch for step {} of `{name}`: step {step} is saved; when the cause below is gone, `myxtts train \
-                 --resume {}` goes on from there",
+                "no batch for step {} of `{name}`: step {step} is saved; once the cause below is fixed, `myxtts train \
+                 --resume {}` continues from there",
                 step + 1,
                 self.folder.name()
             )),

@@ -7,50 +7,50 @@ use myxtts_data::loader::{FailureBudget, Options};
 use myxtts_tensor::Engine;
 use myxtts_tensor::engine::Upload;
 
-/// Bytes of batches that may wait on a device: a share nobody misses.
+/// Maximum bytes of batches that wait on a device: a small share of its memory.
 const WAITING: usize = 1 << 30;
 
-/// As many as `data.prefetch_buffer_size` has by default.
+/// The default of `data.prefetch_buffer_size`.
 const DEFAULT_SLOTS: usize = 12;
 
 /// How far ahead batches are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Slots to begin with.
+    /// Initial number of slots.
     pub least: usize,
-    /// Slots at most.
+    /// Maximum number of slots.
     pub most: usize,
-    /// Bytes of all slots at most.
+    /// Maximum bytes of all slots.
     pub bytes: usize,
 }
 
 impl Depth {
-    /// At most so many slots, and a few of them to begin with.
+    /// At most `most` slots, and a few of them initially.
     pub fn of(most: usize) -> Depth {
         Depth { least: most.min(4), most: most.max(2), bytes: WAITING }
     }
 
-    /// Slots at most, of so many bytes each. One is in use while another is filled: fewer than two would take turns.
+    /// Maximum number of slots of `bytes` bytes each, at least 2: one is in use while another is filled.
     pub fn slots(&self, bytes: usize) -> usize {
         self.most.min(self.bytes / bytes.max(1)).max(2)
     }
 }
 
-/// How batches come to the device.
+/// How batches get to the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Feeding {
-    /// Threads that read records.
+    /// Number of threads that read records.
     pub workers: usize,
-    /// When batches are copied.
+    /// When batches are copied to the device.
     pub upload: Upload,
-    /// How far ahead they are made; none makes each when it is asked for.
+    /// How far ahead batches are made; `None` makes each when it is requested.
     pub depth: Option<Depth>,
-    /// Batches under way at once, from the plan to the step: those beyond the slots wait in RAM. There are always two for
-    /// each thread, or it would stand still.
+    /// Number of batches in preparation at once, from the plan to the step; those beyond the slots wait in RAM. There are
+    /// always two per thread, so that no thread idles.
     pub under_way: usize,
-    /// How many bad records are borne while they are read.
+    /// Number of bad records that are tolerated.
     pub failures: FailureBudget,
-    /// What is wrong with it, where something shall be.
+    /// A fault injected by `diagnose`; `None` in training.
     pub planted: Option<&'static Fault>,
 }
 
@@ -68,7 +68,7 @@ impl Default for Feeding {
 }
 
 impl Feeding {
-    /// How records are read. Where batches are made when they are asked for, no thread may be ahead with them either.
+    /// Loader options. Where batches are made on request, loader threads must not work ahead either.
     pub fn loading(&self) -> Options {
         let workers = self.workers.max(1);
         let depth = self.depth.map_or(0, |depth| self.under_way.saturating_sub(depth.most).max(2 * workers));
@@ -87,7 +87,7 @@ impl Feeding {
         self.start_with(name, engine, slot_bytes, first, maker, None)
     }
 
-    /// As `start`, with batches that are finished on another device.
+    /// As [`start`](Self::start), with batches that are finished on another device.
     pub fn start_with<T: Send + 'static>(
         &self,
         name: &str,

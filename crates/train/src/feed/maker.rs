@@ -1,4 +1,4 @@
-//! Who makes batches: of a plan's records, on the loader's threads or when they are asked for, noting what it took.
+//! Makes batches from a plan's records, on loader threads or on request, and measures the time that takes.
 
 use super::sync_maker::sync_maker;
 use crate::error::TrainError;
@@ -9,42 +9,45 @@ use myxtts_tensor::engine::{Slot, Uploader};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of batches that may wait in RAM before they are copied.
+/// Maximum bytes of batches that wait in RAM before they are copied.
 const IN_RAM: usize = 2 << 30;
 
-/// What went into a batch, for whoever looks for a bottleneck. Nobody else reads it.
+/// Time and bytes that a batch took. Used only to find bottlenecks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Made {
-    /// The loader's thread that put it together.
+    /// Index of the loader thread that assembled it.
     pub worker: usize,
-    /// Reading its records, on that thread.
+    /// Time to read its records, on the loader thread.
     pub reading: Duration,
-    /// Decoding and features, where records are computed as they are read, on that thread.
+    /// Time to decode audio and compute features, where records are computed on demand, on the loader thread.
     pub computing: Duration,
-    /// The rest of putting it together, on that thread.
+    /// Remaining time to assemble it, on the loader thread.
     pub collating: Duration,
-    /// The feed's thread waited for the loader's, or did their work.
+    /// Time the feed's thread waited for the loader, or did its work.
     pub awaited: Duration,
-    /// All else until it is sent, on the feed's thread: making it a program's inputs. The feed itself measures it.
+    /// Remaining time until the copy starts, on the feed's thread: converting it to a program's inputs. Measured by the
+    /// feed.
     pub filling: Duration,
-    /// The feed's thread stood still for a copy that was still under way.
+    /// Time the feed's thread was blocked by a copy still in progress.
     pub blocked: Duration,
-    /// Sending it on its way: queueing the copy where that is page-locked, all of the copy where it is not.
+    /// Time to start the copy: queueing it from page-locked memory, or the whole copy from pageable memory.
     pub sending: Duration,
-    /// Whether that started in memory that is not page-locked.
+    /// Whether the copy started in pageable memory.
     pub pageable: bool,
-    /// Its bytes.
+    /// Bytes of the batch.
     pub bytes: usize,
 }
 
-/// Makes batch `number` into bytes: how many, and what the loop has to know of it. It notes what it took where it knows.
+/// Makes batch `number` into a buffer; returns the number of bytes and the description that the loop needs. Fills in the
+/// times it knows.
 pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut Made) -> Result<(usize, T), TrainError> + Send>;
 
-/// Adds to a batch what another device makes of it, and sends it on its way, of so many bytes.
+/// Adds to a batch what another device computes from it, and starts the copy of its bytes.
 pub type Finisher<T> = Box<dyn FnMut(&Uploader, &mut Slot, usize, &mut T) -> Result<(), TrainError> + Send>;
 
-/// Makes the batches of a plan in their order, from batch `first` on, each by `fill` of its bytes and what it is: ahead of
-/// time on threads, or each when it is asked for where `options` have a depth of 0. `fill` notes where it stood still.
+/// Makes the batches of a plan in their order, from batch `first` on. `fill` converts each from its bytes and description,
+/// and records the time it was blocked. Batches are made ahead of time on threads, or on request where `options` have a
+/// depth of 0.
 pub fn maker_of<T: 'static>(
     source: Arc<dyn RecordSource>,
     batches: &Arc<Plan>,
@@ -79,7 +82,7 @@ pub fn maker_of<T: 'static>(
     }))
 }
 
-/// The bytes of a field of a batch; a stage asks for none that its own settings did not make.
+/// The bytes of a field of a batch. Panics if the stage's settings did not declare the field.
 pub fn field<'a>(bytes: &'a [u8], info: &BatchInfo, name: &str) -> &'a [u8] {
     let field = info.layout.field(name).unwrap_or_else(|| panic!("a batch has no field {name}"));
     &bytes[field.offset..field.offset + field.bytes]

@@ -1,4 +1,4 @@
-//! Batches made by the thread that asks for them, one at a time: what loading was before it had threads of its own.
+//! Batches made on the caller's thread, one at a time, without loader threads.
 
 use crate::error::TrainError;
 use crate::feed::{Made, Maker};
@@ -7,8 +7,8 @@ use myxtts_data::loader::{HostSlab, LoaderError, Options, Slab};
 use myxtts_data::record::RecordSource;
 use std::sync::Arc;
 
-/// Makes each batch of a plan when it is asked for, by `fill` of its bytes and what it is. A batch that cannot be made
-/// ends it; bad records are replaced as everywhere, and not counted: this is for measuring, not for training.
+/// Makes each batch of a plan when it is requested; `fill` converts it from its bytes and description. A batch that cannot
+/// be made ends it. Bad records are replaced as usual, but not counted: this is for measuring, not for training.
 pub fn sync_maker<T: 'static>(
     source: Arc<dyn RecordSource>,
     batches: &Arc<Plan>,
@@ -21,7 +21,7 @@ pub fn sync_maker<T: 'static>(
     let mut slab = HostSlab::new(collator.slab_bytes());
     Ok(Box::new(move |number, into, made| {
         let info = collator.collate(number, slab.bytes()).map_err(|error| LoaderError::Batch {
-            thread: "the thread that asked".to_owned(),
+            thread: "the caller's thread".to_owned(),
             source: Box::new(error),
         })?;
         made.awaited = info.took;

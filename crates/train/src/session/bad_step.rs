@@ -1,5 +1,5 @@
-//! What is known of a step whose gradients are no numbers, or far too long: which parameters they belong to, and which
-//! operation was the first to go wrong.
+//! Diagnosis of a step with NaN, Inf or exploding gradients: the parameters concerned, and the first operation with a bad
+//! result.
 
 use crate::error::TrainError;
 use crate::stages::Stage;
@@ -9,11 +9,11 @@ use myxtts_tensor::parameters::Role;
 use myxtts_tensor::{Control, Engine, Mode};
 use serde_json::{Value, json};
 
-/// How many parameters are named.
+/// Number of parameters that are named.
 const NAMED: usize = 5;
 
-/// Parameters with the longest gradients of the step that ran last, the longest first; those that are no numbers before all
-/// others. Steps that were queued behind the one in question may have replaced its gradients by their own.
+/// Parameters with the largest gradient norms of the last executed step, in descending order; NaN and Inf come first. Steps
+/// queued behind the one in question may have overwritten its gradients.
 pub(crate) fn longest_gradients(engine: &Engine) -> Result<Vec<(String, f64)>, TrainError> {
     let mut found = Vec::new();
     for (id, parameter) in engine.layout().parameters().filter(|(_, p)| matches!(p.role, Role::Trained(_))) {
@@ -27,34 +27,34 @@ pub(crate) fn longest_gradients(engine: &Engine) -> Result<Vec<(String, f64)>, T
     Ok(found)
 }
 
-/// The same for an event: numbers that JSON cannot write are words.
+/// The norms for an event. NaN and Inf, which JSON cannot represent, become strings.
 pub(crate) fn as_json(gradients: &[(String, f64)]) -> Value {
     let norm = |x: f64| if x.is_finite() { json!(x) } else { json!(x.to_string()) };
     gradients.iter().map(|(name, x)| json!({ "parameter": name, "norm": norm(*x) })).collect()
 }
 
-/// The same in words.
+/// The norms as text.
 pub(crate) fn in_words(gradients: &[(String, f64)]) -> String {
     let one = |(name, norm): &(String, f64)| format!("{name} {norm:.3e}");
     gradients.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a gradient of this length was left out because of it.
+/// Whether a step was skipped because its gradient norm is far above the clipping limit.
 pub(crate) fn is_exploded(norm: f32, control: &Control) -> bool {
     control.clip > 0.0 && norm.is_finite() && norm > EXPLOSION_FACTOR * control.clip
 }
 
-/// What is found when a batch is computed once more, one operation after the other.
+/// Result of computing a batch again, operation by operation.
 #[derive(Default)]
 pub(crate) struct Again {
-    /// The first operation whose result is not finite, in words.
+    /// The first operation with a NaN or Inf result, as a clause.
     pub fault: Option<String>,
-    /// How large the results of every operation are, in order: shows where a gradient grows.
+    /// Magnitude of the result of every operation, in order: shows where a gradient grows.
     pub magnitudes: Value,
 }
 
-/// Computes the last batch of a shape once more and looks at every result. Nothing is found where a stage cannot compute a
-/// batch again. Weights may change: for a run that ends, or goes back to a checkpoint.
+/// Computes the last batch of a shape again and checks every result. Empty where a stage cannot compute a batch again. The
+/// weights may change, so call it only if the run ends or rolls back to a checkpoint.
 pub(crate) fn compute_again(
     stage: &mut dyn Stage,
     shape: [usize; 3],

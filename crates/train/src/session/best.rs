@@ -1,9 +1,9 @@
-//! Validation and the weights it prefers: the best of a stage are kept in memory and with every checkpoint, and the model is
-//! made of them.
+//! Validation and the best weights: the best weights of a stage are kept in memory and in every checkpoint, and become part
+//! of the model.
 //!
-//! What is measured is what would be kept: the averages of the weights where a stage keeps them, else the weights. A new best
-//! costs one copy of the weights to the host and no file. Every checkpoint holds them, so that a run that is killed goes on
-//! with the same best, or finds it again.
+//! Validation measures the weights that would be kept: their averages where the stage keeps averages, else the weights
+//! themselves. A new best costs one copy of the weights to the host and no file. Every checkpoint contains them, so that a
+//! run that is killed resumes with the same best, or finds it again.
 
 use super::{RunPosition, Session};
 use crate::error::TrainError;
@@ -14,26 +14,26 @@ use myxtts_tensor::engine::Arena;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The blob of a checkpoint that holds the best weights, where these are not the checkpoint's own.
+/// The blob of a checkpoint with the best weights, where these are not the checkpoint's own.
 const BLOB: &str = "best";
-/// Validations are at least so many steps apart where the user names no number, and at most so many.
+/// Minimum and maximum number of steps between validations, where the user sets none.
 const EVERY: (u64, u64) = (100, 500);
-/// In between, so many epochs.
+/// Between those limits, the interval is this number of epochs.
 const EVERY_EPOCHS: u64 = 4;
-/// A GPT that passes over its clips so often is likely to learn them by heart.
+/// A GPT that makes this many passes over its clips is likely to overfit.
 const LIKELY_EPOCHS: u64 = 20;
-/// It then ends after so many validations without improvement, or this share of its steps, whichever is more: a loss that
-/// stands still may fall again when the learning rate does.
+/// It then ends after this many validations without improvement, or this share of its steps, whichever is more: a loss that
+/// has stopped falling may fall again when the learning rate does.
 const PATIENCE: (u64, f64) = (10, 0.25);
 
 /// The best validation of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BestValidation {
-    /// Steps of the stage that were done.
+    /// Completed steps of the stage.
     pub step: u64,
     /// Its score; lower is better.
     pub score: f64,
-    /// What was being learnt; see [`Stage::objective`].
+    /// The objective at that step; see [`Stage::objective`].
     #[serde(default)]
     pub objective: u64,
 }
@@ -45,12 +45,12 @@ pub(crate) struct Best {
     weights: Vec<f32>,
 }
 
-/// Steps between validations: as the user says, else a few epochs.
+/// Steps between validations: the user's value, else a few epochs.
 pub(crate) fn validate_every(said: Option<u64>, epoch_steps: u64) -> u64 {
     said.unwrap_or_else(|| (EVERY_EPOCHS * epoch_steps).clamp(EVERY.0, EVERY.1))
 }
 
-/// When a stage is ended early, and why, where the user does not say.
+/// Patience of early stopping, and the reason where it is not set by the user.
 pub(crate) fn early_stop(
     said: Option<u32>,
     stage: &dyn Stage,
@@ -58,7 +58,7 @@ pub(crate) fn early_stop(
     every: u64,
 ) -> (Option<u32>, Option<String>) {
     let epochs = steps / stage.epoch_steps().max(1);
-    // The other stages learn windows of sound, of which there are always more than clips.
+    // The other stages train on windows of audio, of which there are always more than clips.
     if said.is_some() || every == 0 || stage.kind() != stages::StageKind::Gpt || epochs < LIKELY_EPOCHS {
         return (said, None);
     }
@@ -75,7 +75,7 @@ pub(crate) fn early_stop(
     (Some(patience), Some(why))
 }
 
-/// The weights as a model would take them: averages where these are kept.
+/// The weights that the model would take: averages where these are kept.
 fn measured_weights(stage: &dyn Stage, average: bool) -> Result<Vec<f32>, TrainError> {
     let engine = stage.engine();
     let mut weights = engine.read_arena(Arena::Weights)?;
@@ -91,7 +91,7 @@ fn measured_weights(stage: &dyn Stage, average: bool) -> Result<Vec<f32>, TrainE
     Ok(weights)
 }
 
-/// Validates the weights that would be kept; the stage's own are as before when this returns.
+/// Validates the weights that would be kept. The stage's own weights are unchanged when this returns.
 fn validate(stage: &mut dyn Stage, average: bool) -> Result<Option<Validation>, TrainError> {
     if !average {
         return stage.validate();
@@ -104,7 +104,7 @@ fn validate(stage: &mut dyn Stage, average: bool) -> Result<Option<Validation>, 
     found
 }
 
-/// What validations have found in a stage so far.
+/// Results of the validations of a stage so far.
 #[derive(Debug)]
 pub(crate) struct ValidationState {
     pub best: Option<Best>,
@@ -112,7 +112,7 @@ pub(crate) struct ValidationState {
     pub advice: TrainingAdvisor,
     /// Whether the model takes averages of the weights.
     pub average: bool,
-    /// Nothing is held out: known after the first try.
+    /// The validation set is empty; known after the first attempt.
     is_empty: bool,
 }
 
@@ -122,7 +122,7 @@ impl ValidationState {
         ValidationState { best: None, early, advice, average, is_empty: false }
     }
 
-    /// Writes the best weights to a checkpoint after `step` steps, unless they are its own.
+    /// Writes the best weights to a checkpoint after `step` steps, unless they are the checkpoint's own.
     pub fn save(&self, saving: &mut CheckpointWriter<'_>, step: u64) -> Result<(), TrainError> {
         match &self.best {
             Some(best) if best.chosen.step != step => {
@@ -132,7 +132,7 @@ impl ValidationState {
         }
     }
 
-    /// Takes the best weights from a checkpoint whose arenas the stage already holds.
+    /// Reads the best weights from a checkpoint whose arenas the stage already holds.
     pub fn restore(
         &mut self,
         stage: &dyn Stage,
@@ -149,7 +149,7 @@ impl ValidationState {
         Ok(())
     }
 
-    /// Puts the weights that the model is made of into the stage: the best where there was a validation, else the last.
+    /// Puts the weights for the model into the stage: the best where there was a validation, else the last.
     pub fn choose(&self, stage: &mut dyn Stage) -> Result<Option<BestValidation>, TrainError> {
         match &self.best {
             Some(best) => stage.engine_mut().write_arena(Arena::Weights, &best.weights)?,
@@ -162,7 +162,7 @@ impl ValidationState {
         Ok(self.best.as_ref().map(|best| best.chosen))
     }
 
-    /// Compares a validation with those before it; whether the stage is to end.
+    /// Compares a validation with those before it; returns whether it is the best, and whether the stage should end.
     fn observe(
         &mut self,
         stage: &dyn Stage,
@@ -189,8 +189,8 @@ impl ValidationState {
 }
 
 impl Session<'_> {
-    /// Validates after `step` steps of the stage and says what was found. The score, where there is one, and whether the
-    /// stage is to end; `training` is the mean of the last training losses.
+    /// Validates after `step` steps of the stage and reports the result. Returns the score, where there is one, and whether
+    /// the stage should end. `training` is the mean of the last training losses.
     pub(super) fn validate(
         &mut self,
         stage: &mut dyn Stage,
@@ -229,10 +229,10 @@ impl Session<'_> {
         let step = at.step;
         let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
         let best = if is_best { " (best so far)" } else { "" };
-        self.progress.say(&format!("held out, after step {step} of `{name}`: {}{best}", words.join(", ")));
+        self.progress.say(&format!("validation after step {step} of `{name}`: {}{best}", words.join(", ")));
         if !found.score.is_finite() {
             self.progress.say(
-                "this is no number, and no checkpoint is chosen by it: look at the held-out clips with `myxtts check`",
+                "the score is NaN or Inf, so it is not used to choose a checkpoint: check the validation clips with `myxtts check`",
             );
         }
         for (what, x) in &found.numbers {

@@ -1,13 +1,13 @@
-//! How fast a stage goes, over its last seconds: clips, the device's share of the time, and the shares spent on waiting for
-//! batches and for sums over processes.
+//! Speed of a stage over its last seconds: clips per second, the share of time the device is busy, and the shares spent
+//! waiting for batches and for sums over processes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What is older than this is forgotten.
+/// Length of the window; older marks are dropped.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// What was reached by a moment, all counted from the beginning.
+/// Totals since the beginning, at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Instant,
@@ -17,7 +17,7 @@ struct Mark {
     summed: Option<Duration>,
 }
 
-/// Counts steps as their reports come in.
+/// Counts steps as their reports arrive.
 #[derive(Debug)]
 pub(crate) struct Pace {
     marks: VecDeque<Mark>,
@@ -26,34 +26,34 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Begins at `now`, with a device that has been busy for `busy`, none for one that does not say, and steps that have stood
-    /// still for `summed` while gradients were summed over processes, none where there are no others.
+    /// Starts at `now`. `busy` is the device's busy time so far, `None` where the device does not report it; `summed` is the
+    /// time that steps have waited for sums over processes, `None` in a run of one process.
     pub fn new(now: Instant, (busy, summed): (Option<Duration>, Option<Duration>)) -> Pace {
         let first = Mark { at: now, rows: 0, waited: Duration::ZERO, busy, summed };
         Pace { marks: VecDeque::from([first]), rows: 0, waited: Duration::ZERO }
     }
 
-    /// The loop stood still for a batch.
+    /// Adds time that the loop waited for a batch.
     pub fn wait(&mut self, time: Duration) {
         self.waited += time;
     }
 
-    /// A step of so many clips was reported at `now`; the times are all of those since the engine was made.
+    /// Adds a step of `rows` clips that was reported at `now`; both times are totals since the engine was created.
     pub fn step(&mut self, now: Instant, rows: u64, (busy, summed): (Option<Duration>, Option<Duration>)) {
         self.rows += rows;
         self.marks.push_back(Mark { at: now, rows: self.rows, waited: self.waited, busy, summed });
-        // Two at least: a step may be longer than the window.
+        // Keep at least two: a step may be longer than the window.
         while self.marks.len() > 2 && now - self.marks[0].at > WINDOW {
             self.marks.pop_front();
         }
     }
 
-    /// What comes now is not training.
+    /// Starts a new window after an interruption of training.
     pub fn pause(&mut self) {
         self.marks.clear();
     }
 
-    /// The ends of the window, where there is time between them.
+    /// The ends of the window; `None` where there is no time between them.
     fn window(&self) -> Option<(&Mark, &Mark, f64)> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let seconds = (last.at - first.at).as_secs_f64();
@@ -65,20 +65,20 @@ impl Pace {
         self.window().map_or(0.0, |(first, last, seconds)| (last.rows - first.rows) as f64 / seconds)
     }
 
-    /// The share of the time that steps took on the device. Never more than all of it: the report of the first step of a
-    /// window may come late, and its time then lies before the window.
+    /// Share of the time that the device was busy with steps, at most 1: the report of the first step of a window may arrive
+    /// late, so that part of its time is before the window.
     pub fn busy(&self) -> Option<f64> {
         let (first, last, seconds) = self.window()?;
         Some((last.busy?.saturating_sub(first.busy?).as_secs_f64() / seconds).min(1.0))
     }
 
-    /// The share of the time that the loop stood still for batches. On a GPU this costs nothing while steps are queued.
+    /// Share of the time that the loop waited for batches. On a GPU this costs nothing while steps are queued.
     pub fn waiting(&self) -> Option<f64> {
         let (first, last, seconds) = self.window()?;
         Some(((last.waited - first.waited).as_secs_f64() / seconds).min(1.0))
     }
 
-    /// The share of the time that steps stood still while gradients were summed over processes.
+    /// Share of the time that steps waited while gradients were summed over processes.
     pub fn communicating(&self) -> Option<f64> {
         let (first, last, seconds) = self.window()?;
         Some((last.summed?.saturating_sub(first.summed?).as_secs_f64() / seconds).min(1.0))
@@ -98,7 +98,7 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::new(start, (Some(seconds(5.0)), Some(seconds(1.0))));
         assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (0.0, None, None));
-        // Half busy, a quarter waited for.
+        // Half of the time busy, a quarter waiting.
         for step in 1..=40u32 {
             pace.wait(seconds(0.25));
             let summed = Some(seconds(1.0 + 0.125 * f64::from(step)));
@@ -107,7 +107,7 @@ mod tests {
         }
         assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (3.0, Some(0.5), Some(0.25)));
         assert_eq!(pace.communicating(), Some(0.125));
-        // What was before is forgotten after the window.
+        // Earlier steps no longer count after the window.
         for step in 41..=51u32 {
             let busy = Some(seconds(25.0 + f64::from(step - 40)));
             pace.step(start + seconds(step.into()), 0, (busy, None));

@@ -1,4 +1,4 @@
-//! What happens with the report of a step: guards, events, curves, progress.
+//! Handles the report of a step: guards, events, curves, progress.
 
 use super::pace::Pace;
 use super::{Guards, InFlightStep, Session, bad_step};
@@ -41,8 +41,8 @@ impl Session<'_> {
                 event["norm"] = json!(report.norm);
                 self.events.append_durably("exploded_gradient", event.clone())?;
                 self.progress.say(&format!(
-                    "step {step} of `{name}`: a gradient of length {:.3e} was left out, since it is far over \
-                     training.gradient_clip = {}; the longest now: {}",
+                    "step {step} of `{name}` was skipped: its gradient norm {:.3e} is far above \
+                     training.gradient_clip = {}; largest gradients now: {}",
                     report.norm,
                     one.control.clip,
                     bad_step::in_words(&gradients)
@@ -50,7 +50,7 @@ impl Session<'_> {
             } else {
                 self.events.append_durably("bad_step", event.clone())?;
                 self.progress.say(&format!(
-                    "step {step} of `{name}` came out as no number and was left out; its clips: {}",
+                    "step {step} of `{name}` was skipped: its loss or gradient is NaN or Inf; its clips: {}",
                     clips.join(", ")
                 ));
             }
@@ -68,7 +68,7 @@ impl Session<'_> {
                 let (stage, clips) = (name, clips.join(", "));
                 let fault = again
                     .fault
-                    .map_or_else(String::new, |fault| format!(". When it is computed again, {fault}"));
+                    .map_or_else(String::new, |fault| format!(". When the batch is computed again, {fault}"));
                 let how_many = how_many.into();
                 return Err(TrainError::BadSteps { stage, step, how_many, exploded, saved, clips, fault });
             }
@@ -77,7 +77,7 @@ impl Session<'_> {
         if let SpikeVerdict::Spike { median, limit } = guards.spikes.observe(loss) {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
             self.progress.say(&format!(
-                "step {step} of `{name}`: a loss of {loss:.3} is a spike: those before it lie around {median:.3}, and \
+                "step {step} of `{name}`: a loss of {loss:.3} is a spike: the median before it is {median:.3}, and \
                  training.spike_limit = {} allows {limit:.3}",
                 self.plan.training.spike_limit
             ));

@@ -1,4 +1,4 @@
-//! Samples on the way and at the end of a run: spoken, written to the run's folder, and checked by the recogniser.
+//! Speaks samples during and after a run, writes them to the run folder, and checks them with the recogniser.
 
 use super::{RunPosition, Session};
 use crate::error::TrainError;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 impl Session<'_> {
-    /// Speaks from a stage's weights after step `step`. What goes wrong is a line: a run does not end because it has nothing
-    /// to say yet.
+    /// Speaks with a stage's weights after step `step`. An error is only reported: a run does not end because its model
+    /// cannot speak yet.
     pub(super) fn sample(
         &mut self,
         stage: &dyn Stage,
@@ -26,7 +26,7 @@ impl Session<'_> {
         let began = Instant::now();
         let heard = match samples.of_stage(stage, average, &self.stop) {
             Ok(heard) => heard,
-            Err(error) => return self.progress.say(&format!("nothing was spoken {when}: {error}")),
+            Err(error) => return self.progress.say(&format!("no samples {when}: {error}")),
         };
         let (all, mut kept, mut understood) = (heard.len(), 0, Understood::default());
         for (sentence, sample) in heard {
@@ -53,11 +53,11 @@ impl Session<'_> {
         }
     }
 
-    /// Speaks from the model that is done, after all steps of the run.
+    /// Speaks with the finished model, after all steps of the run.
     pub(crate) fn final_samples(&mut self, samples: &Samples<'_>, steps: u64) {
         let heard = match samples.of_model(&self.stop) {
             Ok(heard) => heard,
-            Err(error) => return self.progress.say(&format!("nothing was spoken: {error}")),
+            Err(error) => return self.progress.say(&format!("no samples: {error}")),
         };
         let mut understood = Understood::default();
         for (sentence, sample) in heard {
@@ -80,18 +80,18 @@ impl Session<'_> {
         self.log_rates("model", RunPosition { step: steps, before: 0 }, &understood);
     }
 
-    /// What the recogniser understands of a sample; once it fails that is said, and it is not asked again.
+    /// The recogniser's result for a sample. When the recogniser fails, that is reported and it is not used again.
     fn listen(&mut self, path: &Path, sentence: &Sentence) -> Option<Heard> {
         let listener = self.listener.as_mut()?;
         let heard = listener.hear(path, &sentence.text, &sentence.language);
         if let Some(error) = listener.failed() {
-            self.progress.say(&format!("note: {error}; the run goes on without error rates"));
+            self.progress.say(&format!("note: {error}; the run continues without error rates"));
             self.listener = None;
         }
         heard
     }
 
-    /// Puts error rates into the curves and the events, and says them.
+    /// Writes error rates to the curves and the events, and returns them as text.
     fn log_rates(&mut self, name: &str, at: RunPosition, understood: &Understood) -> String {
         if understood.count == 0 {
             return String::new();
@@ -110,7 +110,7 @@ impl Session<'_> {
         format!(", WER {:.0} %, CER {:.0} %", 100.0 * wer, 100.0 * cer)
     }
 
-    /// Writes a sample beside its picture, into the curves and into the events.
+    /// Writes a sample and its image to the folder, the curves and the events.
     fn keep(
         &mut self,
         sentence: &Sentence,
@@ -121,7 +121,7 @@ impl Session<'_> {
         let path = folder.join(format!("{}.wav", place.file));
         durable::write(&path, &sample.wav)?;
         durable::write(&folder.join(format!("{}.png", place.file)), &sample.png)?;
-        // One name cannot be both sound and picture in TensorBoard.
+        // TensorBoard does not allow one tag for both audio and image.
         let tag = |what: &str| format!("{}/{what}/{}", place.label, sentence.name);
         self.board.audio(&tag("spoken"), place.at, &sample.wav)?;
         self.board.image(&tag("mel"), place.at, &sample.png)?;
@@ -138,7 +138,7 @@ impl Session<'_> {
     }
 }
 
-/// What a recogniser made of several samples.
+/// Recognition results of several samples.
 #[derive(Clone, Copy, Default)]
 struct Understood {
     words: Errors,
@@ -157,11 +157,11 @@ impl Understood {
     }
 }
 
-/// Where a sample belongs.
+/// Where a sample is stored and logged.
 struct Place<'a> {
     label: &'a str,
     step: u64,
-    /// The step among all of the run's.
+    /// The step among all steps of the run.
     at: u64,
     file: &'a str,
 }

@@ -1,4 +1,4 @@
-//! A stage in a checkpoint, and back.
+//! Saves a stage to a checkpoint and restores it.
 
 use super::best::BestValidation;
 use super::{Guards, Session};
@@ -11,7 +11,7 @@ use myxtts_tensor::engine::{Arena, EngineState};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What a checkpoint knows beside the arenas.
+/// Metadata of a checkpoint, in addition to the arenas.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Saved {
     stage: String,
@@ -25,13 +25,13 @@ struct Saved {
     trend: LossTrend,
     #[serde(default)]
     advice: TrainingAdvisor,
-    /// The best validation so far. Its weights are a part of their own, unless it is of this very step.
+    /// The best validation so far. Its weights are a separate blob, unless it is of this very step.
     #[serde(default)]
     best: Option<BestValidation>,
 }
 
 impl Session<'_> {
-    /// Saves a stage after so many of its steps.
+    /// Saves a stage after `step` of its steps.
     pub(super) fn save(
         &mut self,
         stage: &dyn Stage,
@@ -69,7 +69,7 @@ impl Session<'_> {
     }
 }
 
-/// What a checkpoint holds of an engine.
+/// The arenas of an engine that a checkpoint contains.
 fn arenas(stage: &dyn Stage) -> Vec<(&'static str, Arena)> {
     let mut arenas =
         vec![("weights", Arena::Weights), ("moment1", Arena::Moment1), ("moment2", Arena::Moment2)];
@@ -79,7 +79,7 @@ fn arenas(stage: &dyn Stage) -> Vec<(&'static str, Arena)> {
     arenas
 }
 
-/// Names, shapes and places of all parameters: arenas of another layout are other weights.
+/// Hash of names, shapes and offsets of all parameters: an arena with another layout has other weights.
 fn layout_hash(stage: &dyn Stage) -> String {
     let mut hasher = blake3::Hasher::new();
     for (_, parameter) in stage.engine().layout().parameters() {
@@ -88,7 +88,7 @@ fn layout_hash(stage: &dyn Stage) -> String {
     hasher.finalize().to_string()
 }
 
-/// Puts a stage back to where a checkpoint was made, and says after how many steps that was.
+/// Restores a stage from a checkpoint, and returns the number of completed steps.
 pub(super) fn restore(
     stage: &mut dyn Stage,
     last: &OpenCheckpoint,
@@ -97,17 +97,14 @@ pub(super) fn restore(
     let name = last.checkpoint.name();
     let foreign = |why: String| TrainError::Foreign { name: name.clone(), why };
     let saved: Saved = serde_json::from_value(last.checkpoint.meta.clone())
-        .map_err(|error| foreign(format!("what it says of itself cannot be read: {error}")))?;
+        .map_err(|error| foreign(format!("its metadata cannot be read: {error}")))?;
     if saved.layout != layout_hash(stage) {
         return Err(foreign(
-            "it is of a network of other sizes; resume with the settings the run was begun with".into(),
+            "its network has other sizes; resume with the settings that the run began with".into(),
         ));
     }
     if saved.position != stage.position(saved.step) {
-        return Err(foreign(
-            "the corpus or the batches are not those the run was begun with: batches would not be the same"
-                .into(),
-        ));
+        return Err(foreign("the corpus or the batches differ from those that the run began with".into()));
     }
     for (blob, arena) in arenas(stage) {
         let len = stage.engine().read_arena(arena)?.len();

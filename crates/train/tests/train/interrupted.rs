@@ -95,7 +95,7 @@ fn assert_stopped(ended: Result<Model, TrainError>, before: &str) {
     let error = ended.err().unwrap();
     assert_eq!(error.exit(), Exit::Stopped);
     assert!(matches!(error, TrainError::Stopped { stage, step: 0, .. } if stage == before), "{error}");
-    assert!(error.to_string().contains("`myxtts train --resume run` goes on"), "{error}");
+    assert!(error.to_string().contains("`myxtts train --resume run` continues"), "{error}");
 }
 
 #[test]
