@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Cepstral coefficients, and as many differences over time.
+/// Cepstral coefficients. The features have the same number of differences over time.
 const CEPSTRA: usize = 14;
 const FEATURES: usize = 2 * CEPSTRA;
 /// Mel frames per feature frame (23 ms), and feature frames per audio code.
@@ -21,7 +21,7 @@ const FRAMES_PER_STEP: usize = 2;
 const STEPS_PER_CODE: usize = 2;
 /// Rounds of re-estimation. The likelihood hardly moves after ten.
 const ROUNDS: usize = 12;
-/// Clips the Gaussians are estimated from; more make them no better, only slower.
+/// Clips that the Gaussians are estimated from; more take longer and do not improve them.
 const TRAINING_CLIPS: usize = 3_000;
 /// A pair of neighbouring tokens that occurs this often gets states of its own.
 const FREQUENT_PAIR: usize = 150;
@@ -31,9 +31,9 @@ const SKIP: f32 = -2.0;
 const ACOUSTIC_SCALE: f32 = 0.3;
 /// Frames of the overall mean and variance mixed into each Gaussian, for states that are rare.
 const PRIOR_FRAMES: f64 = 20.0;
-/// No variance is less than this share of the overall one.
+/// Lower bound of a variance, as a share of the overall variance.
 const VARIANCE_FLOOR: f64 = 0.05;
-/// Most states of one token: longer pieces than four letters are rare and said quickly.
+/// Maximum states per token: pieces of more than four letters are rare and spoken quickly.
 const MOST_STATES: usize = 4;
 
 /// The token index at each code, for some of the records.
@@ -42,12 +42,12 @@ pub struct Alignments {
     of: HashMap<u32, Arc<Aligned>>,
 }
 
-/// One record: its tokens, and the token that is spoken at each of its codes.
+/// The alignment of one record: its tokens, and the token that is spoken at each of its codes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aligned {
-    /// Token ids, the language's first.
+    /// Token ids; the first is the language token.
     pub tokens: Vec<i32>,
-    /// Index into `tokens` for every code, never falling.
+    /// Index into `tokens` for every code, non-decreasing.
     pub at_code: Vec<u32>,
     /// Where words begin: index of the first token and of the first code. The first word begins at code 0.
     pub words: Vec<(u32, u32)>,
@@ -64,7 +64,7 @@ impl Alignments {
         Alignments { of: aligned.into_iter().map(|(record, aligned)| (record, Arc::new(aligned))).collect() }
     }
 
-    /// How many tokens are spoken per code, on average; none without records.
+    /// Mean number of tokens spoken per code; `None` without records.
     pub fn rate(&self) -> Option<f64> {
         let (mut tokens, mut codes) = (0usize, 0usize);
         for aligned in self.of.values() {
@@ -74,7 +74,7 @@ impl Alignments {
         (codes > 0).then(|| tokens as f64 / codes as f64)
     }
 
-    /// Aligns `records`, whose codes are `codes_of(record)` many.
+    /// Aligns `records`; record `r` has `codes_of(r)` codes.
     pub fn of(
         source: &dyn RecordSource,
         records: &[u32],
@@ -82,7 +82,7 @@ impl Alignments {
         codes_of: &(dyn Fn(u32) -> usize + Sync),
         stop: &AtomicBool,
     ) -> Result<Alignments, TrainError> {
-        // Whatever order they are named in: sums are taken in this one.
+        // Sums are taken in sorted order, so that the order of the argument does not matter.
         let mut records = records.to_vec();
         records.sort_unstable();
         let clips = read(source, &records, tokenizer, codes_of)?;
@@ -97,19 +97,19 @@ struct Clip {
     record: u32,
     speaker: u32,
     tokens: Vec<i32>,
-    /// What each token sounds like.
+    /// The pronunciation class of each token.
     sounds: Vec<Sound>,
     codes: usize,
     /// `[steps, FEATURES]`.
     features: Vec<f32>,
 }
 
-/// What a token sounds like.
+/// Pronunciation class of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sound {
-    /// A space, a mark or a language: a pause or nothing.
+    /// A space, a punctuation mark or a language token: a pause or nothing.
     Pause { space: bool },
-    /// This many letters.
+    /// A piece with this number of letters.
     Letters(usize),
 }
 
@@ -193,7 +193,7 @@ fn cepstra(mel: &[f32]) -> Vec<f32> {
     out
 }
 
-/// Brings every speaker's features to mean 0 and variance 1.
+/// Normalises every speaker's features to mean 0 and variance 1.
 fn normalise(clips: &mut [Clip]) {
     let mut sums: HashMap<u32, (f64, [f64; FEATURES], [f64; FEATURES])> = HashMap::new();
     for clip in clips.iter() {
@@ -327,7 +327,7 @@ impl Gaussians {
         ACOUSTIC_SCALE * (sum + self.constant[state])
     }
 
-    /// The best path through a chain: the place in it at every step.
+    /// The best path through a chain: the position in the chain at every step.
     fn path(&self, clip: &Clip, chain: &Chain) -> Vec<u32> {
         let (steps, places) = (clip.steps(), chain.states.len());
         // Each distinct state is scored once per step.
@@ -345,7 +345,7 @@ impl Gaussians {
                 *score = self.log_likelihood(state as usize, frame);
             }
             if step == 0 {
-                // The first places are the language's token and the first letter.
+                // A path may start at the language token or at the first letter.
                 for (place, score) in scores.iter_mut().enumerate().take(3) {
                     *score = SKIP * place.saturating_sub(1) as f32 + likelihood[column[place]];
                 }
@@ -365,8 +365,8 @@ impl Gaussians {
             }
             std::mem::swap(&mut scores, &mut next);
         }
-        // It ends in the last place or the one before it: the last word may end with the clip. A clip too short for its
-        // text ends where it can.
+        // A path ends at the last position or the one before it, since the last word may end with the clip. A clip too short
+        // for its text ends at the last position it can reach.
         let reachable = |place: &usize| scores[*place] > f32::NEG_INFINITY;
         let ends = places.saturating_sub(2)..places;
         let end = ends.clone().rev().filter(reachable).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
@@ -382,7 +382,7 @@ impl Gaussians {
     }
 }
 
-/// Every place as long as the others.
+/// A path that stays equally long at every position.
 fn even_path(steps: usize, places: usize) -> Vec<u32> {
     (0..steps).map(|step| (step * places / steps.max(1)) as u32).collect()
 }
@@ -390,7 +390,7 @@ fn even_path(steps: usize, places: usize) -> Vec<u32> {
 fn align(clips: Vec<Clip>, stop: &AtomicBool) -> Result<Vec<(u32, Aligned)>, TrainError> {
     let (chains, states) = chains(&clips);
     let few = clips.len().min(TRAINING_CLIPS);
-    // Taken evenly from the whole corpus: the first ones may all be of one speaker.
+    // Sampled evenly over the whole corpus: the first clips may all be of one speaker.
     let chosen: Vec<usize> = (0..few).map(|i| i * clips.len() / few.max(1)).collect();
     let (mut some, mut some_chains) = (Vec::with_capacity(few), Vec::with_capacity(few));
     let (mut clips, mut all): (Vec<Option<Clip>>, Vec<Option<Chain>>) =
@@ -425,7 +425,7 @@ fn aligned(clip: Clip, chain: &Chain, path: &[u32]) -> Aligned {
     let last = clip.tokens.len() as u32 - 1;
     let at_code: Vec<u32> = (0..clip.codes)
         .map(|code| {
-            // The middle of the code, which covers a little more sound than there may be steps.
+            // The middle of the code. The last code may extend past the last step.
             let step = (code * STEPS_PER_CODE + STEPS_PER_CODE / 2).min(path.len() - 1);
             chain.tokens[path[step] as usize].min(last)
         })

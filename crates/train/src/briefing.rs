@@ -51,7 +51,7 @@ impl Fingerprint {
         } else if self.vocabulary != rank_0.vocabulary {
             Some("another vocabulary".to_owned())
         } else if self.content != rank_0.content {
-            Some("as many clips, and some of them are not the same".to_owned())
+            Some("the same number of clips, but some of them differ".to_owned())
         } else {
             None
         }

@@ -12,7 +12,7 @@ use myxtts_tensor::Device;
 use serde_json::json;
 use std::time::Duration;
 
-/// What the command line says about devices.
+/// Device options of the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceRequest<'a> {
     /// `--device`; `None` for `auto`.
@@ -45,7 +45,7 @@ pub struct RunDevices {
     strategy: Decision<Strategy>,
     feed: Decision<Feed>,
     simulated: bool,
-    /// Gradients are rounded to bf16 before they are summed.
+    /// Whether gradients are rounded to bf16 before they are summed.
     rounded: bool,
 }
 
@@ -80,8 +80,8 @@ impl RunDevices {
         Ok(RunDevices { machines, strategy, feed, simulated: found.simulated, rounded })
     }
 
-    /// Chooses the device of one process of several: the one that is named, the GPU with its local rank, the only one it sees,
-    /// or the CPU. `machines` has one entry for each rank, all like that of this rank.
+    /// Chooses the device of one process of several: the named one, the GPU with its local rank, the only visible one, or
+    /// the CPU. `machines` has one entry per rank, all like that of this rank.
     pub fn for_rank(
         plan: &Plan,
         device: Option<Device>,
@@ -129,12 +129,14 @@ impl RunDevices {
             lines.push("gradients are summed in bf16: half the bytes, and each sum is rounded".to_owned());
         }
         match &self.feed.choice {
-            Feed::Buffered => lines.push(format!("batches come buffered: {}", self.feed.reason)),
+            Feed::Buffered => {
+                lines.push(format!("batches are made on the CPU and buffered: {}", self.feed.reason))
+            }
             Feed::MultiGpu { .. } => {
-                lines.push(format!("batches come from a GPU of their own: {}", self.feed.reason));
+                lines.push(format!("batches are prepared on a separate GPU: {}", self.feed.reason));
                 lines.push(
                     "it computes the mels of the dvae stage's batches, the audio codes once, the conditioning of the gpt \
-                     stage's batches, and the GPT's latents once; the decoder's batches come buffered"
+                     stage's batches, and the GPT's latents once; the decoder's batches are made on the CPU and buffered"
                         .to_owned(),
                 );
             }

@@ -1,4 +1,4 @@
-//! Why training or speaking could not go on.
+//! Errors of training, and the exit code of each.
 
 use crate::strategy::StrategyError;
 use myxtts_data::batch::PlanError;
@@ -13,55 +13,55 @@ use myxtts_run::folder::FolderError;
 use myxtts_run::tensorboard::TensorBoardError;
 use std::path::PathBuf;
 
-/// What ended a run that should have gone on.
+/// Why training stopped before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// The engine: no device, no memory, a library that is missing.
+    /// The tensor engine failed: no device, too little memory, or a missing library.
     #[error(transparent)]
     Engine(#[from] myxtts_tensor::Error),
-    /// Batches cannot be made.
+    /// No batches can be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Batches stopped coming.
+    /// The loader failed.
     #[error(transparent)]
     Loader(#[from] LoaderError),
-    /// A record that is needed cannot be read.
+    /// A required record cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Text and codes that do not fit the model.
+    /// A text or its codes do not fit the model.
     #[error(transparent)]
     Sequence(#[from] SequenceError),
-    /// Weight files.
+    /// A weights file cannot be read or written.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// A model whose parts do not fit each other.
+    /// The parts of a model do not fit each other.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Checkpoints.
+    /// A checkpoint cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The folder of the run.
+    /// The run folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// Writing.
+    /// A file cannot be written.
     #[error(transparent)]
     Disk(#[from] DurableError),
-    /// Curves.
+    /// TensorBoard files cannot be written.
     #[error(transparent)]
     TensorBoard(#[from] TensorBoardError),
-    /// A part of the model that a stage stands on is not there.
+    /// A stage needs a part of the model that does not exist yet.
     #[error(
-        "the stage `{stage}` needs {what}, which this run has not made: run `{earlier}` first, or give a model with --from"
+        "the stage `{stage}` needs {what}, which this run has not trained yet: run `{earlier}` first, or give a model with --from"
     )]
     Missing {
         /// The stage that was to run.
         stage: &'static str,
-        /// What it lacks.
+        /// The missing part.
         what: &'static str,
-        /// The stage that makes it.
+        /// The stage that trains the missing part.
         earlier: &'static str,
     },
-    /// More of the machine's own memory than it has.
+    /// The machine has too little RAM. The message has the amounts.
     #[error("{0}")]
     HostMemory(String),
     /// A stage needs more device memory than `training.memory_limit` allows.
@@ -94,12 +94,12 @@ pub enum TrainError {
         /// The model folder.
         from: PathBuf,
     },
-    /// The decoder stage has no planned batches to look at.
+    /// The decoder stage has no planned batches to inspect.
     #[error(
-        "the decoder stage samples windows of clips and has no planned batches: take the stage gpt or dvae"
+        "the decoder stage samples windows of clips and has no planned batches: choose the stage gpt or dvae"
     )]
     NoPreview,
-    /// The system refused a thread.
+    /// The system could not start a thread.
     #[error("the thread {name} could not be started: {source}")]
     Thread {
         /// Name of the thread.
@@ -110,82 +110,83 @@ pub enum TrainError {
     /// A bug in this program.
     #[error("internal error: {0}")]
     Internal(String),
-    /// Batches do not come.
+    /// The feed of batches failed.
     #[error("{0}")]
     Feed(String),
-    /// A checkpoint that is of something else.
+    /// A checkpoint does not belong to this stage, corpus or network.
     #[error("the checkpoint {name} does not fit: {why}")]
     Foreign {
-        /// The checkpoint.
+        /// Name of the checkpoint.
         name: String,
-        /// Where it differs.
+        /// What differs.
         why: String,
     },
-    /// Too many steps came out as no numbers, or had gradients far too long.
+    /// Too many steps had a NaN or Inf loss or gradient, or a gradient far above the clipping limit.
     #[error(
-        "{how_many} {} by step {step} of stage `{stage}`, and nothing of them was learnt; the last batch is in {}, its clips: {clips}{fault}. Lower training.learning_rate, or look at these clips",
-        if *exploded { "had gradients far too long" } else { "were no numbers" },
+        "{how_many} {} by step {step} of stage `{stage}`; their updates were skipped. The last batch is in {}, its clips: {clips}{fault}. Lower training.learning_rate, or check these clips",
+        if *exploded { "had far too large gradients" } else { "had NaN or Inf gradients" },
         saved.display()
     )]
     BadSteps {
         /// The stage.
         stage: &'static str,
-        /// The step.
+        /// Step of the stage, from 1.
         step: u64,
-        /// How many steps, and whether in a row.
+        /// Number of steps, and whether they were consecutive, as text.
         how_many: Box<str>,
-        /// Whether gradients were far too long, and not no numbers.
+        /// True where gradients were far too large, false where they were NaN or Inf.
         exploded: bool,
-        /// Where the batch was saved.
+        /// The file that the batch was saved to.
         saved: PathBuf,
-        /// What was in it.
+        /// Names of its clips.
         clips: String,
-        /// The first operation whose result is not finite when the batch is computed again, if one is found.
+        /// The first operation with a NaN or Inf result when the batch is computed again; empty where none is found.
         fault: String,
     },
-    /// Devices that cannot be used as asked.
+    /// The requested devices cannot be used.
     #[error(transparent)]
     Strategy(#[from] StrategyError),
-    /// Replicas that are not the same any more.
+    /// The replicas no longer hold the same weights.
     #[error(
-        "replica {rank} has come apart from the first: it reports {found}, the first {expected}. Go on from the last \
-         checkpoint with `--resume`; if it happens again, train on one device and tell us"
+        "replica {rank} no longer matches replica 0: it reports {found}, replica 0 reports {expected}. Resume from the last \
+         checkpoint with `--resume`; if it happens again, train on one device and report a bug"
     )]
     Apart {
-        /// Which.
+        /// The replica that differs from replica 0.
         rank: usize,
-        /// What it says of a step.
+        /// Its report of a step.
         found: String,
-        /// What the first says.
+        /// The report of replica 0.
         expected: String,
     },
-    /// Other processes of the run.
+    /// Ranks could not train together.
     #[error(transparent)]
     Ranks(#[from] crate::rank_error::RankError),
-    /// The user asked to stop while codes or states were made that a stage stands on; whoever runs the stages says which.
+    /// The user asked to stop while codes or states were computed for a stage. The caller, which knows the stage, turns it
+    /// into [`Stopped`](Self::Stopped).
     #[error("stopped on request")]
     Interrupted,
     /// The user asked to stop; everything is saved.
     #[error(
-        "stopped on request at step {step} of stage `{stage}`; `myxtts train --resume {run}` goes on from there"
+        "stopped on request at step {step} of stage `{stage}`; `myxtts train --resume {run}` continues from there"
     )]
     Stopped {
         /// The stage.
         stage: &'static str,
-        /// Steps of it that are done.
+        /// Completed steps of the stage.
         step: u64,
-        /// The run.
+        /// Name of the run.
         run: String,
     },
 }
 
 impl TrainError {
-    /// Whether batches could not be made: nothing is wrong with what was learnt before.
+    /// Whether batches could not be made. The weights trained so far are still good.
     pub(crate) fn is_of_batches(&self) -> bool {
         matches!(self, TrainError::Loader(_) | TrainError::Record(_) | TrainError::Feed(_))
     }
 
-    /// The exit code that belongs to it.
+    /// The exit code of the error.
     pub fn exit(&self) -> Exit {
         match self {
             TrainError::Engine(error) => engine_exit(error),

@@ -1,8 +1,8 @@
-//! How a voice is learnt from little speech: settings chosen from the hours, speakers and texts of the corpus.
+//! Training from little speech: settings chosen from the hours, speakers and texts of the corpus.
 //!
-//! A GPT trained as for hundreds of hours learns an hour of speech by heart before it learns to read: its validation loss
-//! rises after a few hundred steps, and what it says has nothing to do with the text. `bench/results/low_data_*.md` has
-//! what each of these settings does alone and together.
+//! A GPT trained as for hundreds of hours overfits an hour of speech before it learns to read: its validation loss rises
+//! after a few hundred steps, and its speech has nothing to do with the text. `bench/results/low_data_*.md` has the effect
+//! of each of these settings alone and together.
 
 use crate::training_data::Corpus;
 use myxtts_data::record::DVAE_MEL;
@@ -10,22 +10,22 @@ use myxtts_run::plan::{Plan, Preset, StageKind};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Below this many hours of speech the settings of this module are used.
+/// Below this many hours of speech, the settings of this module are used.
 pub const LITTLE_SPEECH_HOURS: f64 = 20.0;
 
-/// What the settings depend on.
+/// The properties of a corpus that the settings depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Facts {
-    /// Hours of speech that are learnt from.
+    /// Hours of training speech.
     pub hours: f64,
-    /// Clips that are learnt from.
+    /// Number of training clips.
     pub clips: usize,
-    /// Their speakers.
+    /// Number of training speakers.
     pub speakers: usize,
 }
 
 impl Facts {
-    /// Of the training side of a corpus.
+    /// Facts of the training split of a corpus.
     pub fn of(corpus: &Corpus) -> Facts {
         let source = &*corpus.source;
         let column = source.columns().iter().position(|column| *column == DVAE_MEL);
@@ -41,7 +41,7 @@ impl Facts {
         }
     }
 
-    /// Whether there is so little speech that a GPT learns it by heart.
+    /// Whether there is so little speech that a GPT overfits it.
     pub fn is_little(&self) -> bool {
         self.hours < LITTLE_SPEECH_HOURS
     }
@@ -50,27 +50,27 @@ impl Facts {
 /// A setting that was chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// Its path.
+    /// Path of the setting.
     pub key: &'static str,
-    /// Its value, in words.
+    /// Its value, as text.
     pub value: String,
-    /// Why.
+    /// The reason.
     pub why: &'static str,
 }
 
-/// Audio codes for little speech. More codes say more of the sound; that each is seen less often is made up for by codes that
-/// follow the tokens and a GPT that starts from their vectors.
+/// Audio codes for little speech. More codes preserve more of the audio. Each is seen less often; codes that follow the
+/// tokens, and a GPT initialised with their vectors, make up for that.
 const AUDIO_CODES: usize = 8192;
-/// Steps for little speech: after these the DVAE hardly improves on held-out clips. The decoder was measured after 2,400 steps
-/// and still sounded rough; these take six minutes on an H200, and how it sounds after them is not measured yet.
+/// Steps for little speech. After this many the DVAE hardly improves on validation clips. The decoder was measured after
+/// 2,400 steps and still sounded rough; its steps here take six minutes on an H200, and their quality is not measured yet.
 const DVAE_STEPS: u64 = 5_000;
 const DECODER_STEPS: u64 = 10_000;
-/// Times the GPT passes over every clip, and the fewest steps that come of it.
+/// Passes of the GPT over every clip, and the minimum number of steps.
 const GPT_EPOCHS: f64 = 110.0;
 const LEAST_GPT_STEPS: u64 = 1_500;
 
-/// Fills the settings that are left open; what the user wrote stays. With enough speech they are all off. `from_nothing`:
-/// training does not start from a model.
+/// Fills in settings left unset; those the user set stay. With enough speech they are all off. `from_nothing`: training does
+/// not start from a model.
 pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice> {
     let mut choosing = Choosing { little: facts.is_little(), chosen: Vec::new() };
     if from_nothing {
@@ -80,60 +80,60 @@ pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice>
     choosing.share(
         &mut training.code_masking,
         ("training.code_masking", 0.45),
-        "what comes next must be found in the text, not in the codes before",
+        "the GPT must predict from the text, not from the codes before",
     );
     choosing.share(
         &mut training.recombination,
         ("training.recombination", 0.7),
-        "pieces of clips in new orders cannot be learnt by heart",
+        "segments of clips in new orders cannot be memorised",
     );
     choosing.share(
         &mut training.alignment_weight,
         ("training.alignment_weight", 0.3),
-        "the GPT is asked which letter it is speaking",
+        "the GPT also predicts which letter it is speaking",
     );
     choosing.share(
         &mut training.text_dropout,
         ("training.text_dropout", 0.1),
-        "what the text changes can guide the speech",
+        "the difference that the text makes can guide sampling",
     );
     choosing.switch(
         &mut training.diagonal_start,
         "training.diagonal_start",
-        "attention need not discover that speech follows the text",
+        "attention need not learn that speech follows the text",
     );
     choosing.switch(
         &mut training.codebook_start,
         "training.codebook_start",
-        "what is learnt of one code holds for those that sound like it",
+        "what the GPT learns about one code also applies to similar codes",
     );
     if choosing.little && training.dropout.is_none() {
         training.dropout = Some(0.3);
-        choosing.add("training.dropout", &0.3, "less is learnt by heart");
+        choosing.add("training.dropout", &0.3, "reduces overfitting");
     }
     choosing.chosen
 }
 
-/// What only a model that begins from nothing can be given.
+/// Settings that only a model trained from scratch can have.
 fn choose_for_new_models(plan: &mut Plan, facts: &Facts, choosing: &mut Choosing) {
     choosing.share(
         &mut plan.training.code_token_weight,
         ("training.code_token_weight", 0.3),
-        "audio codes tell sounds apart that words are told apart by, so that the GPT can find them in the text",
+        "audio codes keep the distinctions between phonemes, so that the GPT can predict them from the text",
     );
-    // The smallest preset is for processors, where thousands of codes would take most of the time.
+    // The smallest preset is for CPUs, where thousands of codes would take most of the time.
     if !choosing.little || plan.model.preset == Preset::Tiny {
         return;
     }
     if plan.model.audio_codes.is_none() {
         plan.model.audio_codes = Some(AUDIO_CODES);
-        choosing.add("model.audio_codes", &AUDIO_CODES, "more of the sound survives");
+        choosing.add("model.audio_codes", &AUDIO_CODES, "preserves more of the audio");
     }
     let rows = plan.data.batch_size.max(1) as f64;
     let of_gpt = (GPT_EPOCHS * facts.clips as f64 / rows).ceil() as u64;
-    let why = "more would be learnt by heart";
+    let why = "more steps would overfit";
     for (stage, key, steps, why) in [
-        (StageKind::Dvae, "training.dvae_steps", DVAE_STEPS, "held-out clips hardly gain from more"),
+        (StageKind::Dvae, "training.dvae_steps", DVAE_STEPS, "validation clips hardly improve after that"),
         (StageKind::Gpt, "training.gpt_steps", of_gpt.max(LEAST_GPT_STEPS), why),
         (StageKind::Decoder, "training.decoder_steps", DECODER_STEPS, "minutes on a GPU instead of an hour"),
     ] {
@@ -181,15 +181,15 @@ impl Choosing {
     }
 }
 
-/// The choices in words, for whoever starts a run; nothing where there are none.
+/// The choices as lines for the user; empty where there are none.
 pub fn lines(facts: &Facts, chosen: &[Choice]) -> Vec<String> {
     if chosen.is_empty() {
         return Vec::new();
     }
     let speakers = if facts.speakers == 1 { "speaker" } else { "speakers" };
     let mut lines = vec![format!(
-        "little speech: {:.1} hours, {} clips, {} {speakers}; below {LITTLE_SPEECH_HOURS} hours these settings keep the GPT from \
-         learning it by heart",
+        "little speech: {:.1} hours, {} clips, {} {speakers}; below {LITTLE_SPEECH_HOURS} hours these settings reduce \
+         overfitting of the GPT",
         facts.hours, facts.clips, facts.speakers
     )];
     lines.extend(chosen.iter().map(|choice| format!("  {} = {}: {}", choice.key, choice.value, choice.why)));
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!((plan.training.code_token_weight, plan.model.audio_codes), (Some(0.3), Some(8192)));
         assert!(chosen.iter().all(|choice| choice.key != "training.code_masking"));
         assert_eq!(lines(&LITTLE, &chosen).len(), chosen.len() + 1);
-        // A run that goes on finds everything chosen.
+        // A resumed run has every setting chosen already.
         let before = plan.clone();
         assert!(choose(&mut plan, &LITTLE, true).is_empty());
         assert_eq!(plan.training, before.training);

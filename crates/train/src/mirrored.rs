@@ -1,8 +1,9 @@
-//! A stage on several devices: a replica on each, in a thread of its own, with its own weights, moments and programs.
-//! Every replica makes the same steps on its slice of every batch; gradients are summed between backward pass and update,
-//! so that all of them take the same step and stay the same to the bit. What is kept is kept once: the first replica's.
+//! A stage on several devices: one replica per device, each in its own thread with its own weights, moments and programs.
+//! Every replica makes the same steps on its slice of every batch. Gradients are summed between backward pass and update, so
+//! that all replicas take the same step and stay bit-identical. Only the state of the first replica is saved.
 //!
-//! The loop sees one stage. Where a replica fails, the others are released and the first cause is the error.
+//! The training loop sees one stage. If a replica fails, the others are released and the first cause is returned as the
+//! error.
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
@@ -17,25 +18,25 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
-/// Makes the stage of one replica; called on that replica's thread.
+/// Builds the stage of one replica; called on that replica's thread.
 pub type Build = Arc<dyn Fn(ComputeDevice, ReplicaSlice) -> Result<Box<dyn Stage>, TrainError> + Send + Sync>;
 
-/// What is done on a replica's thread.
+/// Work that is executed on a replica's thread.
 type Work = Box<dyn FnOnce(&mut dyn Stage, &Link) + Send>;
 
-/// How far norms of the same gradient may lie apart, relative: replicas on equal devices agree to the bit, on different
-/// ones to rounding. What has come apart is orders beyond it after a few steps.
+/// Allowed relative difference between norms of the same gradient: replicas on equal devices agree to the bit, on different
+/// ones up to rounding. Replicas that diverge differ by orders of magnitude more after a few steps.
 const APART: f32 = 1e-3;
 
-/// How a replica is joined to the others.
+/// Connection of a replica to the others.
 struct Link {
     replica: Arc<Replica>,
-    /// Of all of them: a stream that waits for a replica that is gone would wait for ever.
+    /// Those of all replicas: a stream that waits for a lost replica would otherwise wait forever.
     communicators: Arc<[Arc<Communicator>]>,
 }
 
 impl Link {
-    /// Ends the group, with its reason.
+    /// Aborts the group, with the reason.
     fn fail(&self, error: &TrainError) {
         self.replica.fail(error.to_string());
         self.communicators.iter().for_each(|communicator| communicator.abort());
@@ -60,7 +61,7 @@ impl Drop for Link {
 
 /// A replica on another thread.
 struct Other {
-    /// None once it is to end.
+    /// `None` once the thread is to end.
     work: Option<Sender<Work>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,27 +70,27 @@ impl Drop for Other {
     fn drop(&mut self) {
         drop(self.work.take());
         if let Some(thread) = self.thread.take() {
-            // A panic was told when its answer did not come.
+            // A panic was reported when its answer did not arrive.
             let _ = thread.join();
         }
     }
 }
 
-/// One stage, as many replicas as there are devices.
+/// A stage with one replica per device.
 pub struct Mirrored {
-    // In this order: the others end while the first is still there to be left.
+    // Declared before `first`: the others must end while the first replica still exists.
     others: Vec<Other>,
     first: Box<dyn Stage>,
     link: Link,
     devices: Vec<Device>,
-    /// Devices that have no part in it.
+    /// Number of devices left out.
     idle: usize,
-    /// Of every queued step, the tickets of all replicas.
+    /// The tickets of all replicas, per queued step.
     queued: VecDeque<Vec<Ticket>>,
 }
 
 impl Mirrored {
-    /// A replica on each of these, made there.
+    /// Builds a replica on each of `machines`, on its own thread.
     pub fn new(machines: &[ComputeDevice], build: &Build) -> Result<Mirrored, TrainError> {
         let communicators: Arc<[Arc<Communicator>]> = communicators(machines)?.into();
         let mut links: Vec<Link> = Replica::group(machines.len())
@@ -121,22 +122,22 @@ impl Mirrored {
         made[0] = Some(own);
         answers.iter().for_each(|(rank, result)| made[rank] = Some(result));
         all_of(made)?;
-        let first = first.ok_or_else(|| TrainError::Internal("a stage of no replicas".into()))?;
+        let first = first.ok_or_else(|| TrainError::Internal("a stage without replicas".into()))?;
         let devices = machines.iter().map(|machine| machine.device).collect();
         Ok(Mirrored { others, first, link, devices, idle: 0, queued: VecDeque::new() })
     }
 
-    /// How many devices are left out because a batch cannot be split evenly over more.
+    /// Sets the number of devices left out because a batch cannot be split evenly over more.
     pub fn set_idle(&mut self, idle: usize) {
         self.idle = idle;
     }
 
-    /// What every replica holds of an arena, the first's first.
+    /// The content of an arena on every replica, the first replica first.
     pub fn arenas(&mut self, arena: Arena) -> Result<Vec<Vec<f32>>, TrainError> {
         self.everywhere(move |_, stage| Ok(stage.engine().read_arena(arena)?))
     }
 
-    /// Does the same on every replica at the same time, and waits for all.
+    /// Runs `work` on every replica at the same time, and waits for all.
     fn everywhere<T: Send + 'static>(
         &mut self,
         work: impl Fn(usize, &mut dyn Stage) -> Result<T, TrainError> + Send + Sync + 'static,
@@ -150,11 +151,11 @@ impl Mirrored {
                 if let Err(error) = &result {
                     link.fail(error);
                 }
-                // Nobody to tell: the first is gone, and this one ends with it.
+                // Fails only if the first replica is gone; then this one ends with it.
                 let _ = answer.send((rank, result));
             });
             if let Some(to) = &other.work {
-                // One that is gone is known by the answer that does not come.
+                // A replica that is gone is detected by its missing answer.
                 let _ = to.send(order);
             }
         }
@@ -170,7 +171,7 @@ impl Mirrored {
     }
 }
 
-/// One communicator for each GPU; none for processors, which meet in memory.
+/// One communicator per GPU; none for CPUs, which sum in memory.
 fn communicators(machines: &[ComputeDevice]) -> Result<Vec<Arc<Communicator>>, TrainError> {
     let mut gpus = Vec::new();
     for machine in machines {
@@ -182,7 +183,7 @@ fn communicators(machines: &[ComputeDevice]) -> Result<Vec<Arc<Communicator>>, T
         return Ok(Vec::new());
     }
     if gpus.len() < machines.len() {
-        return Err(TrainError::Internal("processors and GPUs cannot be replicas of one another".into()));
+        return Err(TrainError::Internal("CPUs and GPUs cannot be replicas of one another".into()));
     }
     let joined = Nccl::load().and_then(|nccl| nccl.communicators(&gpus)).map_err(Error::from)?;
     Ok(joined.into_iter().map(Arc::new).collect())
@@ -194,7 +195,7 @@ fn built(link: &Link, machine: ComputeDevice, build: &Build) -> Result<Box<dyn S
     Ok(stage)
 }
 
-/// The life of a replica's thread.
+/// The loop of a replica's thread.
 fn serve(
     rank: usize,
     link: Link,
@@ -204,7 +205,7 @@ fn serve(
     orders: Receiver<Work>,
 ) {
     let stage = built(&link, machine, &build);
-    // What it was built from may be large.
+    // It may hold a large model.
     drop(build);
     let mut stage = match stage {
         Ok(stage) => stage,
@@ -221,7 +222,8 @@ fn serve(
     }
 }
 
-/// Everyone's result, or why there is not one of everyone: the cause, where others only report that somebody is gone.
+/// The results of all replicas, or the error that caused the failure, in preference to errors that only report a lost
+/// replica.
 fn all_of<T>(made: Vec<Option<Result<T, TrainError>>>) -> Result<Vec<T>, TrainError> {
     let world = made.len();
     let mut all = Vec::with_capacity(world);
@@ -232,7 +234,7 @@ fn all_of<T>(made: Vec<Option<Result<T, TrainError>>>) -> Result<Vec<T>, TrainEr
             Some(Err(error)) if is_consequence(&error) => consequence = consequence.or(Some(error)),
             Some(Err(error)) => cause = cause.or(Some(error)),
             None => {
-                let reason = "its thread panicked; the words are above".to_owned();
+                let reason = "its thread panicked; its message is above".to_owned();
                 let gone = Error::from(CollectiveError::Ended { rank, world, reason });
                 cause = cause.or(Some(gone.into()));
             }
@@ -254,17 +256,17 @@ fn is_consequence(error: &TrainError) -> bool {
     )
 }
 
-/// The report of the whole batch. Losses and notes are parts of it; norms and verdicts are of the sum, and so are the same
-/// on all: where they are not, the replicas are no replicas any more.
+/// Joins the reports of the slices into the report of the whole batch. Losses and notes are parts of a sum; norms and
+/// verdicts are of the summed gradient, and so must be the same on all replicas: if not, the replicas have diverged.
 pub(crate) fn joined(reports: &[Report]) -> Result<Report, TrainError> {
     let mut all = reports[0];
     for (rank, report) in reports.iter().enumerate().skip(1) {
         let near = (report.norm - all.norm).abs() <= APART * all.norm.abs();
-        // Where the step was not good, the norm is no number on any.
+        // After a bad step the norm is NaN or Inf on all replicas.
         let same = report.good == all.good && report.steps == all.steps && (near || !all.good);
         if !same {
-            let told = |r: &Report| format!("norm {}, good {}, steps {}", r.norm, r.good, r.steps);
-            return Err(TrainError::Apart { rank, found: told(report), expected: told(&reports[0]) });
+            let summary = |r: &Report| format!("norm {}, good {}, steps {}", r.norm, r.good, r.steps);
+            return Err(TrainError::Apart { rank, found: summary(report), expected: summary(&reports[0]) });
         }
         all.loss += report.loss;
         all.notes.iter_mut().zip(report.notes).for_each(|(sum, note)| *sum += note);
@@ -303,7 +305,7 @@ impl Stage for Mirrored {
         let rows = parts.iter().map(|part| part.rows).sum();
         let (ticket, mut shape) = (parts[0].ticket, parts[0].shape);
         shape[0] *= parts.len();
-        // The step waits for the slowest.
+        // The step waits for the slowest replica.
         let slowest = parts.iter().max_by_key(|part| part.waited);
         let (waited, fed) = slowest.map(|part| (part.waited, part.fed)).unwrap_or_default();
         let (mut records, mut notes) = (Vec::new(), Vec::new());
@@ -318,13 +320,13 @@ impl Stage for Mirrored {
         let Some(at) = self.queued.iter().position(|tickets| tickets[0] == ticket) else {
             return self.first.wait(ticket);
         };
-        // Reports that were not asked for are not asked for later.
+        // Reports of earlier steps that were not requested are dropped.
         let tickets = self.queued.drain(..=at).next_back().unwrap_or_default();
         let reports = self.everywhere(move |rank, stage| stage.wait(tickets[rank]))?;
         joined(&reports)
     }
 
-    /// Others may be in the middle of the step, or past it, when one of them finds no batch.
+    /// When one replica gets no batch, others may be in the middle of the step or past it.
     fn outlives_failures(&self) -> bool {
         false
     }
@@ -336,7 +338,7 @@ impl Stage for Mirrored {
             if !self.first.engine().holds(arena) {
                 continue;
             }
-            // One at a time: on the host a large model is in memory once, not five times.
+            // One arena at a time: a large model is then in host memory once, not five times.
             let data = self.first.engine().read_arena(arena)?;
             self.everywhere(move |rank, stage| match rank {
                 0 => Ok(()),

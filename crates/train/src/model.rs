@@ -1,4 +1,5 @@
-//! The model a run makes: tensors of the parts that are done, under their released names, and the folder they are kept in.
+//! The model of a run: tensors of the finished parts, under the names of the released model, and the folder that stores
+//! them.
 
 use crate::error::TrainError;
 use myxtts_data::tokenizer::Tokenizer;
@@ -6,8 +7,8 @@ use myxtts_model::weights::claims::check_gpt;
 use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
 use myxtts_model::weights::grow::{TEXT_TABLES, grow_table};
 use myxtts_model::weights::sizes::Shapes;
-use myxtts_model::weights::tensors::{Spec, View};
-use myxtts_model::weights::{Kind, Reading, WeightsError};
+use myxtts_model::weights::tensors::{TensorSpec, View};
+use myxtts_model::weights::{ElementType, Reading, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use myxtts_run::durable::Disk;
 use myxtts_tensor::Engine;
@@ -18,28 +19,28 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Divides log-mels, band by band.
+/// Name of the tensor that divides log-mels, per band.
 pub const MEL_STATS: &str = "mel_stats";
 pub(crate) use myxtts_speak::weight_source::TEXT_DROPOUT;
 
-/// Under which name the manifest keeps the sizes of a part.
+/// Name of the GPT in the manifest.
 pub const GPT: &str = "gpt";
-/// The audio tokeniser.
+/// Name of the DVAE (audio tokeniser) in the manifest.
 pub const DVAE: &str = "dvae";
-/// The waveform decoder.
+/// Name of the waveform decoder in the manifest.
 pub const DECODER: &str = "decoder";
-/// The speaker encoder.
+/// Name of the speaker encoder in the manifest.
 pub const SPEAKER: &str = "speaker";
 
-/// A tensor as files have it.
+/// A tensor as it is stored in files.
 #[derive(Clone, Debug)]
 struct Tensor {
-    kind: Kind,
+    kind: ElementType,
     shape: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-/// Tensors of a model, in memory.
+/// The tensors of a model, in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     tensors: BTreeMap<String, Tensor>,
@@ -49,14 +50,14 @@ pub struct Model {
     config: Option<Vec<u8>>,
     source: String,
     licence: String,
-    /// How text and recordings are read.
+    /// How text and recordings are preprocessed.
     reading: Option<Reading>,
-    /// Parts that are there to begin from, and are made anew.
+    /// Parts that serve as a starting point and are trained again.
     begun: Vec<&'static str>,
 }
 
 impl Model {
-    /// What a folder holds; nothing where there is no folder.
+    /// Opens a model folder; empty where the folder does not exist.
     pub fn open(path: &Path) -> Result<Model, TrainError> {
         if !path.join(myxtts_model::weights::folder::MANIFEST).is_file() {
             return Ok(Model::default());
@@ -84,59 +85,59 @@ impl Model {
         Ok(model)
     }
 
-    /// Whether a part is there.
+    /// Whether the model has a finished part.
     pub fn has(&self, part: &str) -> bool {
         self.parts.contains_key(part)
     }
 
-    /// Whether nothing is there.
+    /// Whether the model has no tensors.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Parts that are there to begin from, and are made anew.
+    /// Sets the parts that serve as a starting point and are trained again.
     pub fn set_begun(&mut self, parts: Vec<&'static str>) {
         self.begun = parts;
     }
 
-    /// Whether a part is there to begin from.
+    /// Whether a part serves as a starting point only.
     pub fn is_begun(&self, part: &str) -> bool {
         self.begun.contains(&part)
     }
 
-    /// A part was made anew.
+    /// Marks a part as trained again.
     pub fn finish_begun(&mut self, part: &str) {
         self.begun.retain(|begun| *begun != part);
     }
 
-    /// The shape of a tensor.
+    /// The shape of a tensor; `None` where there is none of that name.
     pub fn shape(&self, name: &str) -> Option<Vec<usize>> {
         self.tensors.get(name).map(|tensor| tensor.shape.clone())
     }
 
-    /// A tensor's numbers, in the order of the file.
+    /// The elements of a tensor as f32, in the order of the file.
     pub fn numbers(&self, name: &str) -> Option<Vec<f32>> {
         let tensor = self.tensors.get(name)?;
-        (tensor.kind == Kind::F32).then(|| bytemuck::allocation::pod_collect_to_vec(&tensor.bytes))
+        (tensor.kind == ElementType::F32).then(|| bytemuck::allocation::pod_collect_to_vec(&tensor.bytes))
     }
 
-    /// What divides mels: ones where nothing was measured.
+    /// The divisors of mels, per band: ones where none were measured.
     pub fn mel_stats(&self, bands: usize) -> Vec<f32> {
         self.numbers(MEL_STATS).filter(|stats| stats.len() == bands).unwrap_or_else(|| vec![1.0; bands])
     }
 
-    /// Sets a tensor.
+    /// Adds or replaces a tensor.
     pub fn set(&mut self, name: &str, shape: &[usize], data: &[f32]) {
         let bytes = bytemuck::cast_slice(data).to_vec();
-        self.tensors.insert(name.to_owned(), Tensor { kind: Kind::F32, shape: shape.to_vec(), bytes });
+        self.tensors.insert(name.to_owned(), Tensor { kind: ElementType::F32, shape: shape.to_vec(), bytes });
     }
 
-    /// Forgets a tensor.
+    /// Removes a tensor.
     pub fn remove(&mut self, name: &str) {
         self.tensors.remove(name);
     }
 
-    /// Adds all tensors whose names begin so to a hash.
+    /// Adds all tensors whose names have this prefix to a hash.
     pub fn hash(&self, prefix: &str, hasher: &mut blake3::Hasher) {
         for (name, tensor) in self.tensors.iter().filter(|(name, _)| name.starts_with(prefix)) {
             hasher.update(name.as_bytes());
@@ -144,19 +145,19 @@ impl Model {
         }
     }
 
-    /// The vocabulary text is cut into.
+    /// Sets the vocabulary that text is tokenised with.
     pub fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
         self.vocabulary = Some(tokenizer.to_json());
     }
 
-    /// How text and recordings are read from now on; gives how they were, where that is another way.
+    /// Sets how text and recordings are preprocessed; returns the previous value where it differs.
     pub fn set_reading(&mut self, reading: Reading) -> Option<Reading> {
         let before = self.reading.replace(reading);
         before.filter(|before| self.reading.as_ref() != Some(before))
     }
 
-    /// Takes a vocabulary over. A GPT that is there has learnt what its tokens mean: the vocabulary must be its own or
-    /// an extension of it, and its text tables grow with it, old rows as they are. Says from how many rows to how many.
+    /// Takes over a vocabulary. The rows of an existing GPT have a meaning: the vocabulary must be its own or an extension
+    /// of it. Its text tables grow with the vocabulary and keep their old rows. Returns the number of rows before and after.
     pub fn adopt_vocabulary(
         &mut self,
         tokenizer: &Tokenizer,
@@ -180,7 +181,7 @@ impl Model {
         let [embedding, ..] = TEXT_TABLES;
         let Some(&[rows, _]) = self.shape(embedding).as_deref() else {
             return Err(TrainError::UnusableModel(format!(
-                "the model's {embedding} is no table: import it again"
+                "the model's {embedding} is not a matrix: import it again"
             )));
         };
         let tokens = tokenizer.vocabulary_size();
@@ -192,20 +193,20 @@ impl Model {
             let width = shape.get(1..).unwrap_or_default().iter().product::<usize>().max(1);
             let old = self.numbers(name).filter(|old| old.len() == rows * width).ok_or_else(|| {
                 TrainError::UnusableModel(format!(
-                    "the model's {name} has not {rows} rows of f32: import it again"
+                    "the model's {name} does not have {rows} rows of f32: import it again"
                 ))
             })?;
             let shape: Vec<usize> = std::iter::once(tokens).chain(shape.into_iter().skip(1)).collect();
             self.set(name, &shape, &grow_table(name, &old, width, tokens, seed));
         }
-        // What was trained here says its sizes itself; an imported one is measured.
+        // A part that was trained here has its sizes in the manifest; those of an imported one come from its shapes.
         if let Some(said) = self.parts.get_mut(GPT).and_then(|gpt| gpt.get_mut("text_vocabulary")) {
             *said = tokens.into();
         }
         Ok(Some((rows, tokens)))
     }
 
-    /// The sizes of the GPT, where there is one: as it was trained here, or as the shapes of an imported one tell; held to
+    /// The sizes of the GPT, where there is one: from the manifest, or from the shapes of an imported one; checked against
     /// its tensors.
     pub fn gpt_sizes(&self, tokenizer: &Tokenizer) -> Result<Option<GptSizes>, TrainError> {
         let Some(said) = self.parts.get(GPT) else { return Ok(None) };
@@ -214,7 +215,7 @@ impl Model {
             Ok(sizes) => sizes,
             Err(_) => {
                 let heads = said.get("heads").and_then(Value::as_u64).map(|heads| heads as usize);
-                let found = myxtts_model::weights::Sizes::of(&shapes, heads).gpt;
+                let found = myxtts_model::weights::Sizes::from_shapes(&shapes, heads).gpt;
                 let enough = found.audio_tokens > 2 && found.text_positions > 2 && found.audio_positions > 3;
                 if found.heads == 0 || !enough {
                     return Ok(None);
@@ -235,7 +236,7 @@ impl Model {
         self.tensors.iter().filter(|(name, _)| name.starts_with("gpt.")).map(named).collect()
     }
 
-    /// Takes a part over from an engine: the averages of the weights where they were kept, else the weights.
+    /// Takes over a part from an engine: the averaged weights where they are kept, else the weights.
     pub fn take(
         &mut self,
         part: &str,
@@ -255,17 +256,17 @@ impl Model {
         Ok(())
     }
 
-    /// Notes how a part was trained, for the manifest.
+    /// Stores how a part was trained, for the manifest.
     pub fn set_trained(&mut self, part: &str, how: Value) {
         self.trained.insert(part.to_owned(), how);
     }
 
-    /// How a part was trained; none where that is not known.
+    /// How a part was trained; `None` where that is not known.
     pub fn trained(&self, part: &str) -> Option<&Value> {
         self.trained.get(part)
     }
 
-    /// Fills an engine's parameters; those the model lacks stay as they begin, and are named.
+    /// Fills an engine's parameters. Those that the model lacks keep their initial values, and their names are returned.
     pub fn fill(&self, engine: &mut Engine, released: &[Released]) -> Result<Vec<String>, TrainError> {
         let mut missing = Vec::new();
         for tensor in released {
@@ -279,7 +280,7 @@ impl Model {
         Ok(missing)
     }
 
-    /// Writes all of it to a folder, in place of what was there.
+    /// Writes the model to a folder, replacing its content.
     pub fn write(&self, disk: &dyn Disk, path: &Path) -> Result<(), TrainError> {
         let mut writer = FolderWriter::create(disk, path, true)?;
         writer.manifest().parts = self.parts.clone();
@@ -292,13 +293,13 @@ impl Model {
         writer.manifest().reading = self.reading.clone();
         for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
             let inside: Vec<(&String, &Tensor)> =
-                self.tensors.iter().filter(|(name, _)| Part::of(name) == Some(part)).collect();
+                self.tensors.iter().filter(|(name, _)| Part::of_tensor(name) == Some(part)).collect();
             if inside.is_empty() {
                 continue;
             }
-            let specs: Vec<Spec> = inside
+            let specs: Vec<TensorSpec> = inside
                 .iter()
-                .map(|(name, t)| Spec { name: (*name).clone(), kind: t.kind, shape: t.shape.clone() })
+                .map(|(name, t)| TensorSpec { name: (*name).clone(), kind: t.kind, shape: t.shape.clone() })
                 .collect();
             writer.tensors(part, &specs, &mut |i| Ok(Cow::Borrowed(&inside[i].1.bytes[..])))?;
         }
@@ -313,10 +314,10 @@ impl Model {
     }
 }
 
-/// What of a model goes before its numbers on the way to another process.
+/// The header that precedes the numbers when a model is sent to another process.
 #[derive(Serialize, Deserialize)]
 struct Header {
-    tensors: Vec<(String, Kind, Vec<usize>, usize)>,
+    tensors: Vec<(String, ElementType, Vec<usize>, usize)>,
     parts: BTreeMap<String, Value>,
     trained: BTreeMap<String, Value>,
     vocabulary: Option<Vec<u8>>,
@@ -327,7 +328,8 @@ struct Header {
 }
 
 impl Model {
-    /// All of it for another process, parts that are made anew like any other: the length of a header, the header, numbers.
+    /// Serialises the model for another process: length of the header, header, numbers. Parts that are trained again are
+    /// included.
     pub fn to_bytes(&self) -> Result<Vec<u8>, TrainError> {
         let named = |(name, t): (&String, &Tensor)| (name.clone(), t.kind, t.shape.clone(), t.bytes.len());
         let header = Header {
@@ -347,7 +349,7 @@ impl Model {
         Ok(bytes)
     }
 
-    /// What [`Model::to_bytes`] wrote.
+    /// Reads the output of [`Model::to_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, TrainError> {
         let damaged = || TrainError::Internal("the model that rank 0 sent is damaged".to_owned());
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
@@ -367,15 +369,15 @@ impl Model {
     }
 }
 
-/// A part that is still being trained, over the model it belongs to: what is not in the one is looked for in the other, so
-/// that nothing has to be copied to be listened to.
+/// A part in training, layered over the model it belongs to: a tensor that the part lacks comes from the model, so that
+/// speaking needs no copy.
 pub(crate) struct Stacked<'a> {
     pub over: Model,
     pub under: &'a Model,
 }
 
 impl Stacked<'_> {
-    /// Bytes of all its tensors.
+    /// Bytes of all tensors.
     pub fn bytes(&self) -> u64 {
         let own = self.over.tensors.values();
         let others = self.under.tensors.iter().filter(|(name, _)| !self.over.tensors.contains_key(*name));

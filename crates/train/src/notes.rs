@@ -104,7 +104,7 @@ pub fn corpus_notes(corpus: &Corpus, data: &DataPlan) -> Result<Vec<String>, Run
             });
         }
         1 => notes.push(
-            "there is one clip to train on: the model will overfit to it, and cannot be expected to say any other sentence"
+            "there is one clip to train on: the model will overfit to it and cannot speak other sentences"
                 .to_owned(),
         ),
         _ => {}

@@ -1,12 +1,12 @@
-//! Records with more columns than their store has: codes and latents that a stage made of them, kept in memory.
+//! Records with columns that their store lacks: codes and latents computed from them, in memory.
 
 use myxtts_data::record::{Column, Dtype, Overlay, RecordError, RecordSource, WAVEFORM};
 use std::sync::Arc;
 
-/// Audio codes.
+/// The column of audio codes.
 pub const CODES: Column = Column { name: "codes", dtype: Dtype::I32, width: 1 };
 
-/// Audio codes of every record, beside what its store holds.
+/// Records with their audio codes as one more column.
 pub struct WithCodes {
     base: Arc<dyn RecordSource>,
     columns: Vec<Column>,
@@ -15,9 +15,9 @@ pub struct WithCodes {
 }
 
 impl WithCodes {
-    /// `codes` has one list for every record.
+    /// Adds codes to `base`; `codes` has one list per record.
     pub fn new(base: Arc<dyn RecordSource>, codes: Vec<Vec<i32>>) -> WithCodes {
-        assert_eq!(base.len(), codes.len(), "codes for every record");
+        assert_eq!(base.len(), codes.len(), "one list of codes per record");
         let mut columns = base.columns().to_vec();
         columns.push(CODES);
         let mut hasher = blake3::Hasher::new();
@@ -30,7 +30,7 @@ impl WithCodes {
         WithCodes { base, columns, codes, fingerprint }
     }
 
-    /// The codes of all records.
+    /// The codes of all records, in their order.
     pub fn all(&self) -> &[Vec<i32>] {
         &self.codes
     }
@@ -73,7 +73,7 @@ impl Overlay for WithCodes {
     }
 }
 
-/// One column of a record, whole, as f32.
+/// One whole column of a record, as f32.
 pub fn floats(source: &dyn RecordSource, record: usize, column: Column) -> Result<Vec<f32>, RecordError> {
     let at = position(source, column);
     let mut data = vec![0f32; source.rows(record, at) as usize * column.width as usize];
@@ -82,7 +82,7 @@ pub fn floats(source: &dyn RecordSource, record: usize, column: Column) -> Resul
     Ok(data)
 }
 
-/// So many samples of a record from the `first` on, from -1 to 1; zeros where it has ended.
+/// `count` samples of a record from `first` on, in -1 to 1; zeros after its end.
 pub fn samples(
     source: &dyn RecordSource,
     record: usize,
@@ -95,7 +95,7 @@ pub fn samples(
     Ok(data.into_iter().map(|x| f32::from(x) / 32_768.0).collect())
 }
 
-/// Where a column stands; that it does was checked when the data was opened.
+/// Position of a column. Its presence was checked when the data was opened.
 pub fn position(source: &dyn RecordSource, column: Column) -> usize {
     let found = source.columns().iter().position(|other| *other == column);
     found.unwrap_or_else(|| panic!("the records have no column {}", column.name))

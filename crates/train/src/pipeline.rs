@@ -1,4 +1,5 @@
-//! A run from its first stage to its last: what is missing is trained, in order, each stage on what the one before it made.
+//! A run from its first stage to its last: trains the parts that are missing, in order, each stage on the results of those
+//! before.
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
@@ -22,12 +23,12 @@ use std::sync::atomic::Ordering;
 /// The folder inside a run that holds its model.
 pub const MODEL_FOLDER: &str = "model";
 
-/// What is asked for beside the plan.
+/// What a run trains, apart from its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// This stage alone.
+    /// The only stage to train; every stage where it is `None`.
     pub only: Option<StageKind>,
-    /// A model to begin from.
+    /// The model folder to fine-tune; `None` trains from scratch.
     pub from: Option<PathBuf>,
 }
 
@@ -40,8 +41,8 @@ pub struct Devices<'a> {
     pub ranks: Option<&'a Arc<Ranks>>,
 }
 
-/// Trains what is missing, with a replica on each of `machines`, of which there is at least one; or, as rank 0 of `ranks`, on
-/// the first of them and on the other ranks. The model is in the run's folder when this returns, after every stage.
+/// Trains the missing parts, with a replica on each of `machines`; or, as rank 0 of `ranks`, on the first of them and on the
+/// other ranks. Writes the model to the run folder after every stage.
 pub fn train(
     session: &mut Session<'_>,
     request: &Request,
@@ -63,7 +64,7 @@ pub fn train(
         if model.has(GPT) && !model.has(DVAE) && request.only != Some(StageKind::Dvae) {
             return Err(TrainError::NoDvae { from: from.clone() });
         }
-        // What is fine-tuned is made anew, beginning from what it was.
+        // Parts that are fine-tuned are trained again, starting from their weights.
         model.set_begun(match request.only {
             Some(kind) => vec![part_of(kind)],
             None => vec![GPT],
@@ -73,14 +74,14 @@ pub fn train(
         session.progress.say(&format!("the GPT's text tables grow from {before} rows to {after}"));
         if plan.training.lora_rank.is_some() || plan.training.freeze_layers > 0 {
             session.progress.say(
-                "note: training.lora_rank and training.freeze_layers leave these tables as they are: new rows stay as drawn",
+                "note: training.lora_rank and training.freeze_layers freeze these tables: new rows keep their random initial values",
             );
         }
     }
     if let Some(before) = model.set_reading(reading(plan)) {
         session.progress.say(&format!(
-            "note: the model was trained with data.cleaner {}, silence cut at {:?} dB and loudness {:?}; from now on it is \
-             as this run has them",
+            "note: the model was trained with data.cleaner {}, silence cut at {:?} dB and loudness {:?}; from now on the \
+             settings of this run apply",
             before.cleaner, before.trim_db, before.loudness_lufs
         ));
     }
@@ -89,7 +90,7 @@ pub fn train(
         wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_begun(part_of(kind)))
     };
     if due(&model, StageKind::Gpt, &plan.recipe(StageKind::Gpt, fine_tune)) {
-        // Now, and not after an hour of the stage before it.
+        // Check now, not after an hour of the stage before it.
         if plan.data.frame_budget.is_none() {
             split(plan.data.batch_size, machines.len())?;
         }
@@ -106,7 +107,9 @@ pub fn train(
         }
     }
     if plan.training.sample_every > 0 && corpus.sentences.is_empty() {
-        session.progress.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
+        session
+            .progress
+            .say("the validation set is empty (data.val_fraction), so no samples are spoken during training");
     }
     let context = StageContext::of(plan, corpus, machines[0], session.folder.path(), session.progress);
     let context = StageContext { machines, ranks, stop: session.stop.clone(), ..context };
@@ -117,7 +120,7 @@ pub fn train(
             run_stage(session, (kind, fine_tune), &recipe, before, &context, &mut model)?;
             model.finish_begun(part_of(kind));
             model.write(&*disk, &path)?;
-            // What comes next may take long before its first step: codes or states of every clip.
+            // The next stage may need a long time before its first step, to compute codes or states of every clip.
             let last = request.only.is_some() || Some(&kind) == ORDER.last();
             if session.stop.load(Ordering::Relaxed) && !last {
                 let run = session.folder.name().to_owned();
@@ -132,7 +135,7 @@ pub fn train(
     Ok(model)
 }
 
-/// Whether every rank can have as many rows as the others.
+/// Checks that all ranks get the same number of rows.
 fn evenly(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
     match rows.is_multiple_of(world) {
         true => Ok(()),
@@ -144,9 +147,9 @@ fn evenly(setting: &'static str, rows: usize, world: usize) -> Result<(), RankEr
     }
 }
 
-/// How text and recordings of a run are read: kept with its model, for whoever speaks with it.
+/// How the run preprocesses text and recordings; stored with the model, for speaking with it.
 fn reading(plan: &Plan) -> Reading {
-    let features = Features::of(&plan.data);
+    let features = Features::from_plan(&plan.data);
     Reading {
         cleaner: features.cleaner.to_string(),
         trim_db: features.trim_db,
@@ -176,7 +179,7 @@ fn run_stage(
     }
     let mut stage = match context.stage(kind, recipe, model) {
         Err(TrainError::Interrupted) => {
-            // Before its first step, or before it went on from a later one.
+            // The stage stopped before its first step, or before it resumed at a later one.
             let last = session.last_of(name)?;
             let step = last.and_then(|last| last.checkpoint.meta["step"].as_u64()).unwrap_or(0);
             return Err(TrainError::Stopped { stage: name, step, run: session.folder.name().to_owned() });
@@ -188,7 +191,7 @@ fn run_stage(
     let spoken =
         (context.plan.training.sample_every > 0 && !samples.sentences.is_empty()).then_some(&samples);
     let done = session.run(&mut *stage, recipe, before, last, spoken)?;
-    // Averages are in their places already: the stage holds what was measured.
+    // Averages are in place already: the stage holds the weights that were validated.
     stage.finish(model, false)?;
     let chosen = done.chosen;
     let how = json!({ "steps": done.steps, "kept_step": chosen.map_or(done.steps, |chosen| chosen.step),

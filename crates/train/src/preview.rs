@@ -1,5 +1,4 @@
-//! The batches a stage will take, before there is a stage: for whoever wants to see them, and for tests that hold the two
-//! to each other.
+//! The batches of a stage without building the stage: to inspect them, and to test that both agree.
 
 use crate::error::TrainError;
 use crate::overlay::WithCodes;
@@ -14,23 +13,24 @@ use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::plan::Plan;
 use std::sync::Arc;
 
-/// The batches of a stage, and the records they are of.
+/// The batches of a stage, and their records.
 pub struct Preview {
-    /// The records; for the GPT with codes of the right number, all of them 0.
+    /// The records. For the GPT they have the right number of codes, all of them 0.
     pub source: Arc<dyn RecordSource>,
-    /// What is learnt from.
+    /// Training batches.
     pub train: Batches,
-    /// What is only measured on; none where nothing is held out.
+    /// Validation batches; `None` where the validation set is empty.
     pub validation: Option<Batches>,
-    /// Batches of one step.
+    /// Batches per optimiser step.
     pub of_step: u64,
 }
 
 impl Preview {
-    /// The batches of a stage under a plan, on one device or shared by several.
+    /// The batches of a stage under a plan, on one device or split over several.
     ///
     /// # Errors
-    /// Where there are none, and for the decoder, which draws windows and has no batches that are planned.
+    ///
+    /// If no batch can be planned, and for the decoder stage, which samples windows and has no planned batches.
     pub fn new(
         kind: StageKind,
         plan: &Plan,

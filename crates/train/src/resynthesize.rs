@@ -1,12 +1,12 @@
-//! Recordings passed through the parts of a model, so that each part gets its own figure:
+//! Passes recordings through the parts of a model, so that each part can be measured separately:
 //!
-//! | sound | way | what is lost in it |
+//! | name | path | loss |
 //! |---|---|---|
-//! | `original` | the recording | nothing |
-//! | `dvae` | mel, codes, mel, and sound without a network | what codes cannot say; Griffin-Lim makes it sound like tin |
-//! | `decoder` | codes, the GPT's states over them and the text, the decoder | the same, and what the decoder makes of states |
+//! | `original` | the recording | none |
+//! | `dvae` | mel, codes, mel, and audio by Griffin-Lim | what codes cannot represent; Griffin-Lim itself sounds metallic |
+//! | `decoder` | codes, the GPT's states over them and the text, the decoder | the loss of the codes, and that of the decoder |
 //!
-//! Between `decoder` and what `speak` says lies the GPT's own choice of codes: `evaluate` measures that.
+//! The difference between `decoder` and `speak` is the GPT's own choice of codes: `evaluate` measures that.
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
@@ -29,10 +29,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// The ways of a recording, in the order of the module's table; each has a folder of its name.
+/// The paths of a recording, in the order of the module's table. Each has a folder of its name.
 pub const WAYS: [&str; 3] = ["original", "dvae", "decoder"];
 
-/// Why recordings were not passed through.
+/// Why recordings could not be resynthesised.
 #[derive(Debug, thiserror::Error)]
 pub enum ResynthesizeError {
     /// The DVAE cannot be opened or fails.
@@ -41,12 +41,12 @@ pub enum ResynthesizeError {
     /// The GPT or the decoder cannot be opened or fails.
     #[error(transparent)]
     Voice(#[from] SpeakError),
-    /// A sound could not be written.
+    /// An audio file cannot be written.
     #[error(transparent)]
     Disk(#[from] DurableError),
-    /// The model cannot make codes.
+    /// The model has no DVAE.
     #[error(
-        "{} has no DVAE, and without one there are no codes: import the model again with its dvae.pth",
+        "{} has no DVAE, which computes the codes: import the model again with its dvae.pth",
         path.display()
     )]
     NoDvae {
@@ -55,58 +55,58 @@ pub enum ResynthesizeError {
     },
 }
 
-/// A recording to pass through.
+/// A recording to resynthesise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// Its name, which becomes a file's name.
+    /// Its name, which becomes a file name.
     pub id: String,
-    /// What is said in it.
+    /// Its transcript.
     pub text: String,
-    /// Its language.
+    /// Its language code.
     pub language: String,
-    /// The sound file.
+    /// The audio file.
     pub sound: PathBuf,
-    /// The recording its voice is heard in; its own where there is none.
+    /// The recording that conditions the voice; `None` uses the recording itself.
     pub reference: Option<PathBuf>,
 }
 
-/// One recording and what came of it.
+/// One recording and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passed {
     /// Its name.
     pub id: String,
-    /// What is said in it.
+    /// Its transcript.
     pub text: String,
-    /// Codes it has.
+    /// Number of its codes.
     pub codes: usize,
-    /// How well the GPT predicts them, in nats and as a share; none where there is no GPT's part.
+    /// How well the GPT predicts the codes: cross-entropy in nats, and accuracy. `None` where the model has no GPT.
     pub fit: Option<Fit>,
-    /// What was measured of each way. The original is compared with itself and has no distances.
+    /// Measures of each path. The original has no distances, since it would be compared with itself.
     pub ways: BTreeMap<String, Measures>,
-    /// Why it, or its last way, could not be made.
+    /// Why the recording, or its last path, failed.
     pub error: Option<String>,
 }
 
-/// All recordings.
+/// The results of all recordings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resynthesis {
-    /// What each way comes to.
+    /// Figures of each path over all recordings.
     pub ways: BTreeMap<String, Figures>,
-    /// Mean cross-entropy of all codes under the GPT, in nats, and the share it thought most likely.
+    /// Mean cross-entropy of all codes under the GPT, in nats, and its top-1 accuracy.
     pub fit: Option<Fit>,
-    /// Recordings that were not passed through whole.
+    /// Number of recordings with an error.
     pub failed: usize,
-    /// In the order they were given.
+    /// Results in the order of the recordings.
     pub items: Vec<Passed>,
 }
 
 impl Resynthesis {
-    /// The ways there are, in their order, with what each comes to.
+    /// The paths that were measured, in their order, with their figures.
     pub fn figures(&self) -> Vec<(&'static str, &Figures)> {
         WAYS.into_iter().filter_map(|way| Some((way, self.ways.get(way)?))).collect()
     }
 
-    /// A row of a page for each recording, a cell for each way.
+    /// A row of the HTML page for each recording, with a cell for each path.
     pub fn rows(&self) -> Vec<Row<'_>> {
         let mut rows = Vec::with_capacity(self.items.len());
         for Passed { id, text, error, ways, .. } in &self.items {
@@ -121,19 +121,19 @@ impl Resynthesis {
     }
 }
 
-/// The parts of a model.
+/// The parts of a model that recordings pass through.
 pub struct Resynthesizer {
     dvae: Encoder,
     inverter: MelInverter,
     extractor: MelExtractor,
-    /// None where the model has only a DVAE yet.
+    /// `None` where the model has only a DVAE so far.
     synthesizer: Option<Synthesizer>,
     reading: Option<Reading>,
     meter: Meter,
 }
 
 impl Resynthesizer {
-    /// Opens a model folder; it reads texts as it was trained where no cleaner is named.
+    /// Opens a model folder. Without `cleaner`, texts are cleaned as in training.
     pub fn open(
         path: &Path,
         machine: ComputeDevice,
@@ -159,36 +159,37 @@ impl Resynthesizer {
         })
     }
 
-    /// Whether the model has a decoder; without one the last way is left out.
+    /// Whether the model has a decoder; without one the last path is left out.
     pub fn has_decoder(&self) -> bool {
         self.synthesizer.as_ref().is_some_and(|model| model.quality() == Quality::Decoded)
     }
 
-    /// What speaks, to hear references with; none where the model has no GPT yet.
+    /// The synthesiser, to encode references with; `None` where the model has no GPT yet.
     pub fn synthesizer(&mut self) -> Option<&mut Synthesizer> {
         self.synthesizer.as_mut()
     }
 
-    /// A recording as the model was given them in training, at the rate that both of the GPT's front-ends listen at.
+    /// A recording preprocessed as in training, at the sample rate of both of the GPT's front-ends.
     fn prepare_reference(&self, clip: &Clip) -> Vec<f32> {
         let (trim, loudness) = self.reading.as_ref().map_or((None, None), |r| (r.trim_db, r.loudness_lufs));
         prepare_reference(clip, trim, loudness)
     }
 
-    /// The codes of a recording, and the sound the DVAE makes of them.
+    /// The codes of a recording, and the audio that the DVAE reconstructs from them.
     pub fn through_dvae(&mut self, recording: &Clip) -> Result<(Vec<i32>, Clip), TrainError> {
         let (front, samples) = (FrontEnd::Dvae, self.prepare_reference(recording));
         let mut mel = Vec::new();
         self.extractor.compute(&samples, &mut mel);
         let codes = self.dvae.codes(&mel)?;
         let mut made = self.dvae.mels(&codes)?;
-        // Codes stand for four frames each, so the ends need not meet.
+        // A code covers four frames, so the lengths can differ.
         made.truncate(mel.len());
         Ok((codes, Clip { samples: self.inverter.invert(&made), sample_rate: front.sample_rate() }))
     }
 
-    /// Passes recordings through, keeps `WAY/ID.wav` for each way below `folder`, and measures them. Each is heard in its
-    /// reference, or in `voice`, or in itself. A recording that cannot be used is named and counted.
+    /// Resynthesises recordings, writes `WAY/ID.wav` below `folder` for each path, and measures them. The voice is
+    /// conditioned on the recording's reference, else on `voice`, else on the recording itself. A recording that cannot be
+    /// used is reported and counted.
     pub fn pass(
         &mut self,
         recordings: &[Recording],
@@ -215,7 +216,9 @@ impl Resynthesizer {
                 progress.say(&format!("{}: {error}", item.id));
             }
             if let Some(error) = listener.as_deref().and_then(Listener::failed).filter(|_| !said) {
-                progress.say(&format!("{error}; it is not asked again, and there are no error rates"));
+                progress.say(&format!(
+                    "{error}; the recogniser is not used any more, and there are no error rates"
+                ));
                 said = true;
             }
             items.push(item);

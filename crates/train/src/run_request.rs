@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// How long a resumed run waits for the process that trained it before, while the system ends that process.
 const EXIT_PATIENCE: Duration = Duration::from_secs(30);
-/// How often it looks.
+/// Interval of the checks while it waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The kind of event that repeats the request.

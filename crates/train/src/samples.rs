@@ -1,13 +1,13 @@
-//! What a run sounds like on the way: a few sentences that were held out, spoken from the weights as they are, with pictures
-//! of their mels. The same sentences in the same voices every time, so that they can be compared.
+//! Speech samples during training: a few validation sentences, spoken with the current weights, with images of their mels.
+//! The sentences and voices are the same every time, so that samples can be compared.
 //!
-//! | stage | what is heard |
+//! | stage | sample |
 //! |---|---|
-//! | dvae | a recording made into codes and back, through Griffin-Lim; the picture has the recording above |
-//! | gpt | text, through the decoder the model has, else through the DVAE and Griffin-Lim |
-//! | decoder | text, through the decoder in training |
+//! | dvae | a recording encoded to codes and decoded again, by Griffin-Lim; the image has the recording above |
+//! | gpt | text, by the decoder of the model, else by the DVAE and Griffin-Lim |
+//! | decoder | text, by the decoder in training |
 //!
-//! Speaking has weights, programs and draws of its own. It takes nothing from the training but a copy of the weights.
+//! Speaking has its own weights, programs and random streams. It takes only a copy of the weights from training.
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
@@ -28,28 +28,28 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Sentences that are spoken: enough to hear, few enough to wait for.
+/// Number of sentences that are spoken: enough to judge by, few enough to wait for.
 pub const SPOKEN: usize = 3;
 
-/// Letters of an id that become a file's name.
+/// Maximum number of characters of an id in a file name.
 const NAME: usize = 80;
 
-/// A sentence that was held out.
+/// A validation sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
-    /// Its id as a file can be called.
+    /// Its id as a file name.
     pub name: String,
-    /// What is said.
+    /// Its text.
     pub text: String,
-    /// Its language.
+    /// Its language code.
     pub language: String,
-    /// Its recording.
+    /// Index of its recording.
     pub record: u32,
-    /// Another recording of the same speaker, which the voice is heard in.
+    /// Another recording of the same speaker, which conditions the voice.
     pub reference: PathBuf,
 }
 
-/// The sentences of a run: of each speaker one before of any speaker two.
+/// Chooses the sentences of a run: one of each speaker before a second of any.
 pub fn choose(held_out: &[(u32, &Utterance)], known: &[&Utterance], count: usize) -> Vec<Sentence> {
     let mut of_speaker: HashMap<&str, usize> = HashMap::new();
     let mut turns: Vec<(usize, u32, &Utterance)> = Vec::new();
@@ -61,7 +61,7 @@ pub fn choose(held_out: &[(u32, &Utterance)], known: &[&Utterance], count: usize
     turns.sort_by_key(|(turn, ..)| *turn);
     let mut taken = HashSet::new();
     let sentence = |(_, record, utterance): (usize, u32, &Utterance)| {
-        // Where the speaker has no other recording, the sentence's own has to do.
+        // Without another recording of the speaker, the sentence's own recording is the reference.
         let other = known.iter().find(|other| other.speaker == utterance.speaker);
         Sentence {
             name: unique_name(&utterance.id, &mut taken),
@@ -74,7 +74,7 @@ pub fn choose(held_out: &[(u32, &Utterance)], known: &[&Utterance], count: usize
     turns.into_iter().take(count).map(sentence).collect()
 }
 
-/// A file's name for an id, that no other has.
+/// A file name for an id, unique among `taken`.
 pub(crate) fn unique_name(id: &str, taken: &mut HashSet<String>) -> String {
     let mut name = file_name(id);
     while !taken.insert(name.clone()) {
@@ -83,42 +83,42 @@ pub(crate) fn unique_name(id: &str, taken: &mut HashSet<String>) -> String {
     name
 }
 
-/// Ids may hold what no file may be called by.
+/// Replaces characters that file names cannot have.
 fn file_name(id: &str) -> String {
     let letter = |c: char| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' };
     id.chars().take(NAME).map(letter).collect()
 }
 
-/// Why nothing was heard.
+/// Why a sample could not be spoken.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
-    /// The weights could not be taken from the stage, its records not be read, or the files not be written.
+    /// The weights cannot be copied from the stage, its records cannot be read, or the files cannot be written.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// The voice could not speak.
+    /// The synthesiser failed.
     #[error(transparent)]
     Voice(#[from] SpeakError),
-    /// Too little memory beside the training.
+    /// Too little memory in addition to training.
     #[error(
-        "speaking needs about {need:.1} GiB beside the {held:.1} GiB of training, and training.memory_limit is {limit:.1} GiB"
+        "speaking needs about {need:.1} GiB in addition to the {held:.1} GiB of training, and training.memory_limit is {limit:.1} GiB"
     )]
     Memory {
-        /// What speaking needs.
+        /// Memory that speaking needs, in GiB.
         need: f64,
-        /// What training holds.
+        /// Memory that training uses, in GiB.
         held: f64,
-        /// What may be held.
+        /// The limit of both, in GiB.
         limit: f64,
     },
-    /// No code was said.
-    #[error("the model says nothing yet")]
+    /// The model produced no code.
+    #[error("the model does not produce speech yet")]
     Nothing,
-    /// Samples that are no numbers.
-    #[error("its sound is no numbers")]
+    /// The audio has NaN or Inf samples.
+    #[error("its audio has NaN or Inf samples")]
     NotNumbers,
 }
 
-/// A sentence as it sounded.
+/// A spoken sentence.
 pub(crate) struct Sample {
     pub wav: Vec<u8>,
     pub png: Vec<u8>,
@@ -138,27 +138,27 @@ impl Sample {
     }
 }
 
-/// One sentence, and what came of it.
+/// One sentence with its sample or error.
 pub(crate) type Outcome<'a> = (&'a Sentence, Result<Sample, SampleError>);
 
-/// What is spoken, and by what.
+/// What is spoken, and with which model.
 pub struct Samples<'a> {
     /// The sentences.
     pub sentences: &'a [Sentence],
-    /// Their records.
+    /// The records of the sentences.
     pub source: &'a dyn RecordSource,
-    /// The model as far as it is done.
+    /// The finished parts of the model.
     pub model: &'a Model,
-    /// Where to speak.
+    /// The device to speak on.
     pub machine: ComputeDevice,
-    /// How texts are read.
+    /// The cleaner of the texts.
     pub cleaner: Cleaner,
-    /// Device memory that may be used.
+    /// Limit of device memory, in bytes, for training and speaking together.
     pub memory_limit: Option<u64>,
 }
 
 impl Samples<'_> {
-    /// The sentences from a stage's weights as they are, or their averages where those are kept.
+    /// Speaks the sentences with a stage's current weights, or their averages where those are kept.
     pub(crate) fn of_stage(
         &self,
         stage: &dyn Stage,
@@ -175,18 +175,18 @@ impl Samples<'_> {
         self.spoken(&whole, stop)
     }
 
-    /// The sentences from the model that is done.
+    /// Speaks the sentences with the finished model.
     pub(crate) fn of_model(&self, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         self.spoken(&Stacked { over: Model::default(), under: self.model }, stop)
     }
 
-    /// A limit on memory is one on all of it.
+    /// Checks the memory limit, which includes the memory of training.
     fn room(&self, stage: &dyn Stage, model: &Stacked<'_>) -> Result<(), SampleError> {
         const GIB: f64 = (1u64 << 30) as f64;
         let Some(limit) = self.memory_limit.filter(|_| self.machine.device != Device::Cpu) else {
             return Ok(());
         };
-        // Keys and values, and what programs compute in, are about a quarter of the weights.
+        // Keys, values and activations take about a quarter of the weights.
         let (need, held) = (model.bytes() * 5 / 4, stage.engine().memory().total() as u64);
         if need + held <= limit {
             return Ok(());
@@ -201,7 +201,7 @@ impl Samples<'_> {
         let mut speak = |sentence: &Sentence| -> Result<Sample, SampleError> {
             let reference =
                 synthesizer.encode_voice(&[decode(&sentence.reference).map_err(SpeakError::from)?.clip])?;
-            // Careful rather than lively, and always with the same draws: what changes is the model.
+            // A low temperature, and always the same seed: only the model changes between samples.
             let options =
                 SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..SamplingOptions::default() };
             let said = synthesizer.speak(&sentence.text, &sentence.language, &reference, &options)?;
@@ -217,7 +217,7 @@ impl Samples<'_> {
         Ok(wanted.map(|sentence| (sentence, speak(sentence))).collect())
     }
 
-    /// The recordings of the sentences, made into codes and back.
+    /// The recordings of the sentences, encoded to codes and decoded again.
     fn rebuilt(&self, model: &Model, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut dvae = Encoder::new(model, self.machine)?;
         let (inverter, bands) = (MelInverter::new(), FrontEnd::Dvae.channels());
@@ -225,7 +225,7 @@ impl Samples<'_> {
             let real = floats(self.source, sentence.record as usize, DVAE_MEL).map_err(TrainError::from)?;
             let codes = dvae.codes(&real)?;
             let made = dvae.mels(&codes)?;
-            // Codes stand for four frames each, so the ends need not meet.
+            // A code covers four frames, so the lengths can differ.
             let frames = real.len().min(made.len()) / bands;
             let [real, made] = [&real, &made].map(|mel| &mel[..frames * bands]);
             Sample::of(&inverter.invert(made), FrontEnd::Dvae.sample_rate(), || {

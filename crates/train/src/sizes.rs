@@ -1,4 +1,4 @@
-//! How large everything of a run is: the networks by preset or by the model that is begun from, batches and windows by preset.
+//! Sizes of a run: networks by preset or by the base model, batches and windows by preset.
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
@@ -16,15 +16,15 @@ use myxtts_tensor::Device;
 /// Sizes of networks, batches and windows.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// The audio tokeniser.
+    /// The DVAE (audio tokeniser).
     pub dvae: DvaeSizes,
-    /// Windows in its batches.
+    /// Windows per DVAE batch.
     pub dvae_rows: u32,
-    /// Frames of a window: whole codes.
+    /// Mel frames per DVAE window; a multiple of the frames per code.
     pub dvae_frames: u32,
-    /// The language model.
+    /// The GPT (language model).
     pub gpt: GptSizes,
-    /// Frames its conditioning is taken from.
+    /// Mel frames that the GPT's conditioning is computed from.
     pub conditioning_frames: u32,
     /// The waveform decoder.
     pub decoder: DecoderSizes,
@@ -32,18 +32,18 @@ pub struct Sizes {
     pub speaker: SpeakerSizes,
     /// The discriminators.
     pub discriminators: DiscriminatorSizes,
-    /// Windows in the decoder's batches.
+    /// Windows per decoder batch.
     pub decoder_rows: usize,
-    /// Latents of a window.
+    /// GPT latents per decoder window.
     pub decoder_window: usize,
-    /// Frames a speaker is heard by.
+    /// Mel frames that the speaker embedding is computed from.
     pub speaker_frames: usize,
-    /// The share of the decoder's steps after which the discriminators join.
+    /// Share of the decoder's steps, 0 to 1, after which the discriminators are switched on.
     pub discriminators_from: f64,
 }
 
 impl Sizes {
-    /// What the plan says, where the model does not say otherwise.
+    /// Sizes from the base model where it has the part, else from the plan.
     pub fn of(
         plan: &Plan,
         machine: ComputeDevice,
@@ -80,7 +80,7 @@ impl Sizes {
         Ok(sizes)
     }
 
-    /// As a plan has them for a model that begins from nothing; all but what depends on its vocabulary.
+    /// Sizes that a plan gives a model trained from scratch, except those that depend on its vocabulary.
     pub fn without_vocabulary(plan: &Plan, machine: ComputeDevice) -> Sizes {
         Sizes::planned(plan, machine, TextIds { vocabulary: 1, start: 0, stop: 0 })
     }
@@ -89,9 +89,10 @@ impl Sizes {
         let preset = plan.model.preset;
         let mut sizes = Sizes::preset(preset, text);
         match (machine.device, preset) {
-            // On a processor the discriminators cost more than everything else, and a demonstration is to end soon.
+            // On a CPU the discriminators cost more than everything else, and a demo run should be short.
             (Device::Cpu, Preset::Tiny) => sizes.discriminators_from = 1.0,
-            // A GPU has room for more rows. The discriminators, a few channels wide, are slow on it too, and serve at the end.
+            // A GPU has room for more rows. The discriminators, a few channels wide, are slow on it too, and matter only at
+            // the end.
             (Device::Cuda(_), Preset::Tiny) => {
                 (sizes.decoder_rows, sizes.decoder_window, sizes.discriminators_from) = (16, 16, 0.9);
             }
@@ -112,7 +113,8 @@ impl Sizes {
 
     fn preset(preset: Preset, text: TextIds) -> Sizes {
         let Networks { dvae, gpt, decoder, speaker, discriminators } = Networks::of(preset, text);
-        // Batches and windows: as many as keep the device busy, as long as what is to be heard in them.
+        // Batches are large enough to keep the device busy; windows are long enough for what the network has to learn from
+        // them.
         let (dvae_rows, dvae_frames, conditioning_frames) = match preset {
             Preset::Tiny => (16, 64, 96),
             Preset::Small => (64, 128, 517),
@@ -120,8 +122,8 @@ impl Sizes {
         };
         let (decoder_rows, decoder_window, speaker_frames, discriminators_from) = match preset {
             Preset::Tiny => (8, 8, 96, 0.4),
-            // Steps without discriminators are cheaper by two thirds. Before a third of the steps mels still come nearer fast; a
-            // guess: only 0.5 and 0.6 were tried on real speech.
+            // Steps without discriminators cost two thirds less. In the first third of the steps the mel loss still falls
+            // fast. 0.3 is a guess: only 0.5 and 0.6 were tried on real speech.
             Preset::Small => (16, 16, 200, 0.3),
             Preset::Normal | Preset::Big | Preset::V2 => (16, 16, 200, 0.05),
         };

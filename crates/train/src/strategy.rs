@@ -1,34 +1,34 @@
-//! Where a run trains, by the user's word: one pure function of what there is and what is asked, with its reason.
+//! Chooses where a run trains: a pure function of the available and the requested devices, which also returns its reason.
 //!
-//! | GPUs that may be used | `multi_gpu` | strategy |
+//! | usable GPUs | `multi_gpu` | strategy |
 //! |---|---|---|
-//! | 0 | any | the processor |
+//! | 0 | any | the CPU |
 //! | 1 | any | that GPU |
 //! | 2 and more | false | the first of them |
 //! | 2 and more | true | mirrored: a replica on each |
 //!
-//! Which may be used: those of `model_gpu` where it is given, else those of `visible_gpus` where it is given, else all
-//! that the driver shows. Several in `model_gpu` are mirrored without another word: nobody names three by accident. A
-//! `--device` comes before all of it, and what says otherwise beside it is a mistake. `CUDA_VISIBLE_DEVICES` is the
-//! driver's own: what it hides is not there, and what is left is counted from 0.
+//! Usable GPUs are those of `model_gpu` if given, else those of `visible_gpus` if given, else all that the driver reports.
+//! Several GPUs in `model_gpu` are mirrored without `multi_gpu`, since naming several is unambiguous. `--device` overrides
+//! all of this; a conflicting setting is an error. `CUDA_VISIBLE_DEVICES` is applied by the driver: GPUs that it hides do
+//! not exist here, and the others are counted from 0.
 //!
-//! [`feed`] is the second decision: how batches come to the model.
+//! [`feed`] is the second decision: how batches get to the model.
 
 use myxtts_run::plan::{DataPlan, Plan};
 use myxtts_tensor::Device;
 use myxtts_tensor::device::{Inventory, OLDEST_CAPABILITY};
 use serde::Serialize;
 
-/// What there is.
+/// The available devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Numbers and names of the GPUs that can be used, as the driver counts them.
+    /// Index and name of each usable GPU, by the driver's numbering.
     pub gpus: Vec<(u32, String)>,
-    /// Why there are none, or why some that are there cannot be used.
+    /// Why there are none, or why some cannot be used.
     pub why: Option<String>,
-    /// What `CUDA_VISIBLE_DEVICES` says.
+    /// Value of `CUDA_VISIBLE_DEVICES`.
     pub hidden_by: Option<String>,
-    /// They are processors that play GPUs.
+    /// Whether the GPUs are simulated by the CPU.
     pub simulated: bool,
 }
 
@@ -37,7 +37,7 @@ impl Found {
     pub fn of(inventory: &Inventory) -> Found {
         let hidden_by = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         if inventory.default.device == Device::Cpu {
-            // Also where there are GPUs and a library is missing: the reason says which.
+            // Also covers GPUs with a missing library: the reason names it.
             return Found { why: Some(inventory.default.reason.clone()), hidden_by, ..Found::default() };
         }
         let (new, old): (Vec<_>, Vec<_>) =
@@ -45,15 +45,12 @@ impl Found {
         let named = |gpu: &&myxtts_tensor::device::Gpu| (gpu.index as u32, gpu.name.clone());
         let too_old: Vec<String> = old.iter().map(|gpu| format!("{} ({})", gpu.index, gpu.name)).collect();
         let why = (!too_old.is_empty()).then(|| {
-            format!(
-                "too old to be used (compute capability below {OLDEST_CAPABILITY}): {}",
-                too_old.join(", ")
-            )
+            format!("too old (compute capability below {OLDEST_CAPABILITY}): {}", too_old.join(", "))
         });
         Found { gpus: new.iter().map(named).collect(), why, hidden_by, simulated: false }
     }
 
-    /// So many GPUs, each played by the processor.
+    /// A machine with `count` GPUs, each simulated by the CPU.
     pub fn simulated(count: u32) -> Found {
         let gpus = (0..count).map(|number| (number, "simulated".to_owned())).collect();
         Found { gpus, simulated: true, ..Found::default() }
@@ -64,8 +61,8 @@ impl Found {
     }
 
     /// `there are 0 (NVIDIA H200) and 1 (NVIDIA H200)`
-    fn words(&self) -> String {
-        let mut words = match &self.gpus[..] {
+    fn describe(&self) -> String {
+        let mut text = match &self.gpus[..] {
             [] => "there is no GPU".to_owned(),
             [(number, name)] => format!("there is {number} ({name})"),
             gpus => {
@@ -75,16 +72,16 @@ impl Found {
             }
         };
         if let Some(why) = &self.why {
-            words += &format!("; {why}");
+            text += &format!("; {why}");
         }
         if let Some(hidden) = &self.hidden_by {
-            words += &format!("; CUDA_VISIBLE_DEVICES is {hidden:?}, and the driver counts those from 0");
+            text += &format!("; CUDA_VISIBLE_DEVICES is {hidden:?}, and the driver counts those from 0");
         }
-        words
+        text
     }
 }
 
-/// What is asked.
+/// The requested devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StrategyRequest {
     /// `--device`, where it is not auto.
@@ -104,7 +101,7 @@ pub struct StrategyRequest {
 }
 
 impl StrategyRequest {
-    /// What a plan and `--device` ask.
+    /// The request of a plan and `--device`.
     pub fn of(plan: &Plan, device: Option<Device>) -> StrategyRequest {
         let DataPlan { model_gpu, data_gpu, buffer_size, model_start_delay, .. } = &plan.data;
         StrategyRequest {
@@ -119,11 +116,11 @@ impl StrategyRequest {
     }
 }
 
-/// On what a model is trained. GPUs go by the driver's numbers.
+/// The devices that a model is trained on, by the driver's numbering.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
-    /// The processor.
+    /// The CPU.
     Cpu,
     /// One GPU.
     One(u32),
@@ -153,68 +150,68 @@ impl std::fmt::Display for Strategy {
     }
 }
 
-/// How batches come to the model.
+/// How batches get to the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Feed {
-    /// Loader threads, pinned memory, a ring on the model's device.
+    /// Loader threads, pinned memory, and a ring of slots on the model's device.
     Buffered,
     /// Batches are made on one GPU and wait for the model on others.
     MultiGpu {
-        /// Where they are made.
+        /// The GPU that prepares them.
         data: u32,
-        /// Where they are used.
+        /// The GPUs that train.
         model: Vec<u32>,
-        /// Batches that may wait.
+        /// Number of batches that may wait.
         buffer_size: usize,
-        /// Seconds before the model starts, at least.
+        /// Minimum time before the model starts, in seconds.
         model_start_delay: f64,
     },
 }
 
-/// A decision, and why it is this one.
+/// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision<T> {
     /// What was chosen.
     pub choice: T,
-    /// In a sentence.
+    /// The reason, as one sentence.
     pub reason: String,
-    /// What the user should know beside it: whole sentences.
+    /// Warnings for the user, each a whole sentence.
     pub warnings: Vec<String>,
 }
 
-/// Devices that cannot be used as asked.
+/// The requested devices cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
-    /// A GPU that is not there.
+    /// A setting names a GPU that does not exist.
     #[error("{setting} names GPU {gpu}, and {there}: name one of these, or leave {setting} out")]
     NoSuchGpu {
-        /// Who names it.
+        /// The setting.
         setting: &'static str,
         /// The GPU.
         gpu: u32,
-        /// What there is.
+        /// The GPUs that exist, as text.
         there: String,
     },
-    /// A GPU named more than once.
+    /// A setting names a GPU more than once.
     #[error("{setting} names GPU {gpu} twice: a replica has a GPU of its own; {there}")]
     Twice {
-        /// Who names it.
+        /// The setting.
         setting: &'static str,
         /// The GPU.
         gpu: u32,
-        /// What there is.
+        /// The GPUs that exist, as text.
         there: String,
     },
-    /// A list of nothing.
+    /// A list of GPUs is empty.
     #[error("{setting} names no GPU; {there}: name some, or leave {setting} out")]
     Empty {
-        /// The list.
+        /// The setting.
         setting: &'static str,
-        /// What there is.
+        /// The GPUs that exist, as text.
         there: String,
     },
-    /// A batch that replicas cannot share.
+    /// A batch cannot be split evenly over the replicas.
     #[error(
         "data.batch_size = {rows} cannot be split evenly over {replicas} replicas: {} can, or train on fewer devices",
         fitting(*.rows, *.replicas)
@@ -222,17 +219,17 @@ pub enum StrategyError {
     Uneven {
         /// Rows of a batch, over all replicas.
         rows: usize,
-        /// Replicas.
+        /// Number of replicas.
         replicas: usize,
     },
-    /// Two settings that cannot both hold.
-    #[error("{one} and {other} cannot both hold: {why}")]
+    /// Two settings contradict each other.
+    #[error("{one} and {other} contradict each other: {why}")]
     Contradiction {
-        /// The one.
+        /// The first setting, with its value.
         one: String,
-        /// The other.
+        /// The second setting, with its value.
         other: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         why: &'static str,
     },
 }
@@ -243,7 +240,7 @@ fn fitting(rows: usize, replicas: usize) -> String {
     if below == 0 { above.to_string() } else { format!("{below} or {above}") }
 }
 
-/// The rows of each replica. The batch is the user's: it is never changed for the sake of the devices.
+/// Rows per replica. The batch size is the user's: it is never adjusted to the devices.
 pub fn split(rows: usize, replicas: usize) -> Result<usize, StrategyError> {
     match rows.is_multiple_of(replicas.max(1)) {
         true => Ok(rows / replicas.max(1)),
@@ -255,9 +252,9 @@ const VISIBLE: &str = "training.visible_gpus";
 const MODEL: &str = "data.model_gpu";
 const DATA: &str = "data.data_gpu";
 
-/// What is asked, without the GPUs of `data.data_gpu` and `data.model_gpu` that are not there, and the sentence that says so;
-/// none where nothing has to be left out. Only where both are named, and there is a GPU at all: who names one GPU alone means
-/// that one.
+/// The request without the GPUs of `data.data_gpu` and `data.model_gpu` that do not exist, and a sentence that says so;
+/// `None` where nothing has to be left out. Applies only if both settings are given and a GPU exists: with only one setting
+/// given, a missing GPU is an error.
 pub fn fall_back(found: &Found, asked: &StrategyRequest) -> Option<(StrategyRequest, String)> {
     let (Some(data), Some(model)) = (asked.data, asked.model.as_deref()) else { return None };
     let missing: Vec<u32> = [&[data], model].concat().into_iter().filter(|gpu| !found.has(*gpu)).collect();
@@ -267,24 +264,28 @@ pub fn fall_back(found: &Found, asked: &StrategyRequest) -> Option<(StrategyRequ
     let kept: Vec<u32> = model.iter().copied().filter(|gpu| found.has(*gpu)).collect();
     let data_side = (found.has(data) && !kept.is_empty()).then_some(data);
     let instead = match (&kept[..], data_side) {
-        ([], _) => "the model trains on the GPU that is there, and batches come buffered".to_owned(),
-        (kept, None) => format!("the model trains on {}, and batches come buffered", listed(kept)),
+        ([], _) => {
+            "the model trains on the GPU that exists, and batches are made on the CPU and buffered".to_owned()
+        }
+        (kept, None) => {
+            format!("the model trains on {}, and batches are made on the CPU and buffered", listed(kept))
+        }
         (kept, Some(data)) => format!("{data} prepares batches for {}", listed(kept)),
     };
     let sentence = format!(
-        "{DATA} = {data} and {MODEL} = {} name GPUs that are not here ({}); {}: {instead}. --strict-devices makes this an error",
+        "{DATA} = {data} and {MODEL} = {} name GPUs that do not exist here ({}); {}: {instead}. --strict-devices makes this an error",
         listed(model),
         listed(&missing),
-        found.words()
+        found.describe()
     );
     let model = (!kept.is_empty()).then_some(kept);
     Some((StrategyRequest { data: data_side, model, ..asked.clone() }, sentence))
 }
 
-/// Where a run trains.
+/// Chooses the devices of a run.
 pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strategy>, StrategyError> {
     if asked.device == Some(Device::Cpu) {
-        // Which GPUs may be used is of no account then, and whether there are any.
+        // Visible GPUs do not matter then, nor whether any exist.
         return named(found, asked, Device::Cpu);
     }
     let visible = asked.visible.as_deref().map(|gpus| known(found, VISIBLE, gpus)).transpose()?;
@@ -309,31 +310,30 @@ pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strat
         (None, None) => String::new(),
     };
     let (choice, reason) = match may {
-        [] => (Strategy::Cpu, found.words()),
-        [gpu] => {
-            (Strategy::One(*gpu), format!("it is the only one that may be used{whose}: {}", found.words()))
-        }
+        [] => (Strategy::Cpu, found.describe()),
+        [gpu] => (Strategy::One(*gpu), format!("it is the only usable GPU{whose}: {}", found.describe())),
         [first, ..] if !asked.multi_gpu && model.is_none() => (
             Strategy::One(*first),
             format!("the first of {}{whose}; --multi-gpu trains on all of them", listed(may)),
         ),
         several if asked.multi_gpu => (
             Strategy::Mirrored(several.to_vec()),
-            format!("training.multi_gpu is on, and {} may be used{whose}", listed(several)),
+            format!("training.multi_gpu is on, and {} are usable{whose}", listed(several)),
         ),
         several => (
             Strategy::Mirrored(several.to_vec()),
-            format!("{MODEL} names {}, and a model on several is mirrored", listed(several)),
+            format!("{MODEL} names {}, and a model on several GPUs is mirrored", listed(several)),
         ),
     };
     let mut warnings = Vec::new();
     if asked.multi_gpu && !matches!(choice, Strategy::Mirrored(_)) {
-        warnings.push(format!("training.multi_gpu has no effect: there are not two to be used{whose}"));
+        warnings
+            .push(format!("training.multi_gpu has no effect: there are fewer than two usable GPUs{whose}"));
     }
     Ok(Decision { choice, reason, warnings })
 }
 
-/// `--device`: it wins, and nothing may say otherwise.
+/// Applies `--device`, which overrides everything else; a conflicting setting is an error.
 fn named(
     found: &Found,
     asked: &StrategyRequest,
@@ -341,7 +341,7 @@ fn named(
 ) -> Result<Decision<Strategy>, StrategyError> {
     let flag = format!("--device {device}");
     if asked.multi_gpu {
-        let why = "the one names a single device, the other asks for all: leave one of them out";
+        let why = "the first names a single device, the second requests all of them: leave one of them out";
         return Err(contradiction(flag, "training.multi_gpu (--multi-gpu)".to_owned(), why));
     }
     let gpu = match device {
@@ -354,7 +354,7 @@ fn named(
     };
     let only = gpu.as_slice();
     if let Some(model) = asked.model.as_deref().filter(|model| *model != only) {
-        let why = "both say where the model is: leave one of them out";
+        let why = "both choose the device of the model: leave one of them out";
         return Err(contradiction(flag, format!("{MODEL} = {}", listed(model)), why));
     }
     if let (Some(gpu), Some(visible)) = (gpu, asked.visible.as_deref())
@@ -364,10 +364,10 @@ fn named(
         return Err(contradiction(flag, format!("{VISIBLE} = {}", listed(visible)), why));
     }
     let choice = gpu.map_or(Strategy::Cpu, Strategy::One);
-    Ok(Decision { choice, reason: format!("{flag} says so"), warnings: Vec::new() })
+    Ok(Decision { choice, reason: format!("chosen by {flag}"), warnings: Vec::new() })
 }
 
-/// How batches come to the model: on two sets of GPUs exactly where both are named.
+/// Chooses how batches get to the model: by a GPU of their own only if both settings are given.
 pub fn feed(found: &Found, asked: &StrategyRequest) -> Result<Decision<Feed>, StrategyError> {
     if let Some(gpu) = asked.data {
         known(found, DATA, &[gpu])?;
@@ -394,7 +394,7 @@ pub fn feed(found: &Found, asked: &StrategyRequest) -> Result<Decision<Feed>, St
             let missing = match (data, model) {
                 (Some(gpu), None) => {
                     warnings.push(format!(
-                        "{DATA} = {gpu} has no effect without {MODEL}: batches are made on the processor"
+                        "{DATA} = {gpu} has no effect without {MODEL}: batches are made on the CPU"
                     ));
                     MODEL
                 }
@@ -411,9 +411,9 @@ pub fn feed(found: &Found, asked: &StrategyRequest) -> Result<Decision<Feed>, St
     Ok(Decision { choice, reason, warnings })
 }
 
-/// A list whose GPUs are there, each once.
+/// Checks that every GPU of a list exists and occurs once.
 fn known<'a>(found: &Found, setting: &'static str, gpus: &'a [u32]) -> Result<&'a [u32], StrategyError> {
-    let there = || found.words();
+    let there = || found.describe();
     if gpus.is_empty() {
         return Err(StrategyError::Empty { setting, there: there() });
     }

@@ -5,7 +5,9 @@ use super::read::cache_of;
 use myxtts_data::cache::{CacheError, Fingerprint};
 use myxtts_data::dataset::Corpus;
 use myxtts_data::features::{Extractor, Recipe};
-use myxtts_data::tokenizer::{self, Adopted, Chosen, Tokenizer, TrainOptions, choose_cleaner};
+use myxtts_data::tokenizer::{
+    self, AdoptedVocabulary, Tokenizer, TrainOptions, VocabularyChoice, choose_cleaner,
+};
 use myxtts_run::durable::{self, Disk};
 use myxtts_run::lock::FolderLock;
 use myxtts_run::plan::DataPlan;
@@ -42,15 +44,15 @@ impl FeatureSetup {
         let plan = &with_cleaner(plan, None, &texts, progress)?;
         let options = train_options(plan, &texts);
         let chosen = tokenizer::choose(plan.tokenizer.as_deref(), &saved, &texts, &options)?;
-        Ok(FeatureSetup::new(Adopted { chosen, added: 0 }, cache, plan, progress))
+        Ok(FeatureSetup::new(AdoptedVocabulary { chosen, added: 0 }, cache, plan, progress))
     }
 
     /// The setup for a corpus and a model with the vocabulary `base`: that vocabulary, extended where it lacks a character
     /// or language.
     ///
-    /// Its cache is a folder of its own inside the cache of the corpus: the same clips cut by another vocabulary are other
-    /// records, and a cache prepared for training from scratch stays as it is. Only where both have the same vocabulary, they
-    /// share one cache.
+    /// Its cache is a subfolder of the corpus cache: the same clips tokenised with another vocabulary are different records,
+    /// and a cache prepared for training from scratch stays as it is. The two share one cache only if their vocabularies are
+    /// equal.
     pub fn for_model(
         base: &Tokenizer,
         corpus: &Corpus,
@@ -99,16 +101,23 @@ impl FeatureSetup {
         let (given, saved) = (plan.tokenizer.as_deref(), own.join(TOKENIZER_FILE));
         let adopted = match base {
             Some(base) => tokenizer::adopt(base, given, &saved, &texts, &options)?,
-            None => Adopted { chosen: tokenizer::choose(given, &saved, &texts, &options)?, added: 0 },
+            None => {
+                AdoptedVocabulary { chosen: tokenizer::choose(given, &saved, &texts, &options)?, added: 0 }
+            }
         };
         Ok(FeatureSetup::new(adopted, &own, plan, progress))
     }
 
-    fn new(adopted: Adopted, cache: &Path, plan: &DataPlan, progress: &dyn Progress) -> FeatureSetup {
-        let Adopted { chosen: Chosen { tokenizer, why, is_new }, added } = adopted;
+    fn new(
+        adopted: AdoptedVocabulary,
+        cache: &Path,
+        plan: &DataPlan,
+        progress: &dyn Progress,
+    ) -> FeatureSetup {
+        let AdoptedVocabulary { chosen: VocabularyChoice { tokenizer, why, is_new }, added } = adopted;
         progress.say(&why);
         FeatureSetup {
-            extractor: Extractor::new(Recipe::of(plan), tokenizer),
+            extractor: Extractor::new(Recipe::from_plan(plan), tokenizer),
             cache: cache.to_owned(),
             vocabulary_file: plan.tokenizer.clone().unwrap_or_else(|| cache.join(TOKENIZER_FILE)),
             is_new,
@@ -157,8 +166,8 @@ impl FeatureSetup {
     }
 }
 
-/// The cache of a corpus for records that are cut by the vocabulary of another corpus: a folder inside the cache of the
-/// corpus, unless both have the same vocabulary.
+/// The cache folder of a corpus for records tokenised with the vocabulary of another corpus: a subfolder of the corpus
+/// cache, unless both have the same vocabulary.
 pub fn cache_for(home: &Path, vocabulary: &Tokenizer) -> PathBuf {
     match Tokenizer::load(&home.join(TOKENIZER_FILE)) {
         Ok(saved) if saved.fingerprint() == vocabulary.fingerprint() => home.to_owned(),
@@ -197,6 +206,6 @@ pub fn texts_of<'a>(corpora: &[&'a Corpus]) -> Vec<(&'a str, &'a str)> {
 
 fn train_options(plan: &DataPlan, texts: &[(&str, &str)]) -> TrainOptions {
     let characters = texts.iter().map(|(_, text)| text.chars().count()).sum();
-    let vocab_size = plan.vocab_size.unwrap_or_else(|| tokenizer::size_for(characters));
-    TrainOptions { vocab_size, cleaner: Recipe::of(plan).cleaner, ..TrainOptions::default() }
+    let vocab_size = plan.vocab_size.unwrap_or_else(|| tokenizer::default_vocab_size(characters));
+    TrainOptions { vocab_size, cleaner: Recipe::from_plan(plan).cleaner, ..TrainOptions::default() }
 }

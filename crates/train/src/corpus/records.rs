@@ -68,7 +68,7 @@ impl RecordMode {
         Err(CorpusError::MissingColumns { columns, missing })
     }
 
-    /// Opens the records of a corpus, with the vocabulary they are cut by. Reports the clips that cannot be used.
+    /// Opens the records of a corpus, tokenised with its vocabulary. Reports the clips that cannot be used.
     pub fn open(
         self,
         corpus: &Corpus,
@@ -132,7 +132,7 @@ impl RecordMode {
                         ),
                         false => format!(
                             "{} of {} clips are read in pieces, the others whole",
-                            runtime.in_pieces(),
+                            runtime.piecewise_records(),
                             runtime.len()
                         ),
                     }

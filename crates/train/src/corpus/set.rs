@@ -9,7 +9,7 @@ use super::records::is_unwritable;
 use super::{CorpusError, FeatureSetup, RecordMode, prepare_options, read, report_problems};
 use myxtts_data::cache::CacheError;
 use myxtts_data::dataset::Corpus;
-use myxtts_data::record::{Joined, Joining, RecordSource, Shared, joined_id};
+use myxtts_data::record::{JoinInput, Joined, RecordSource, SharedSpeakers, joined_id};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_data::utterance::Utterance;
 use myxtts_run::lock::{FolderLock, LockError};
@@ -34,7 +34,7 @@ pub struct CorpusSet {
 pub struct OpenedSet {
     /// Training corpora first, the validation corpus last.
     pub source: Arc<dyn RecordSource>,
-    /// The vocabulary they are cut by.
+    /// The vocabulary that the texts are tokenised with.
     pub tokenizer: Tokenizer,
     /// The utterance of each record, with the id and the speaker's name it has in `source`.
     pub utterances: Vec<Utterance>,
@@ -167,8 +167,8 @@ impl CorpusSet {
         }
     }
 
-    /// The cache folder of each corpus, for records cut by one vocabulary. That of a single training corpus is where its
-    /// vocabulary is stored; any other is named after the vocabulary, so that a corpus can be part of several runs.
+    /// The cache folder of each corpus, for records tokenised with one vocabulary. That of a single training corpus is where
+    /// its vocabulary is stored; any other is named after the vocabulary, so that a corpus can be part of several runs.
     pub fn caches(&self, setup: &FeatureSetup, plan: &DataPlan) -> Vec<PathBuf> {
         let mut caches: Vec<PathBuf> = Vec::new();
         for (at, home) in self.homes(plan).into_iter().enumerate() {
@@ -230,8 +230,12 @@ impl CorpusSet {
     ) -> Result<Arc<dyn RecordSource>, CorpusError> {
         let training = self.training.len();
         let joining = sources.into_iter().enumerate().map(|(at, (label, source))| {
-            let shared = if at < training { Shared::Only(plan.speaker.clone()) } else { Shared::Names };
-            Joining { source, label, shared }
+            let shared = if at < training {
+                SharedSpeakers::Only(plan.speaker.clone())
+            } else {
+                SharedSpeakers::Names
+            };
+            JoinInput { source, label, shared }
         });
         let joined = Joined::new(joining.collect())?;
         for (name, own) in joined.renamed() {
