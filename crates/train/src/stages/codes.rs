@@ -1,4 +1,4 @@
-//! The audio codes of every record: made once by the trained DVAE, and kept beside the run.
+//! The audio codes of every record: computed once by the trained DVAE, and stored in the run folder.
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
@@ -13,14 +13,14 @@ use myxtts_tensor::{Control, DType, Engine, EngineOptions, Program, Tape, Traini
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Clips are filled up with silence to a multiple of this many frames, as the original fills up its batches: so a few
-/// programs serve all lengths.
+/// Clips are padded with silence to a multiple of this many frames, as the original pads its batches: so a few programs
+/// serve all lengths.
 const UNIT: usize = 64;
 
-/// Silence, in both front-ends of the GPT.
+/// Log-mel value of silence, in both front-ends of the GPT.
 const FLOOR: f32 = -11.512_925;
 
-/// Makes codes of mels.
+/// Computes codes from mels.
 pub struct Encoder {
     engine: Engine,
     dvae: Dvae,
@@ -29,7 +29,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// The DVAE of a model, to be read only.
+    /// Opens the DVAE of a model for inference.
     pub fn new(model: &Model, machine: ComputeDevice) -> Result<Encoder, TrainError> {
         let missing = TrainError::Missing { stage: "gpt", what: "audio codes (a DVAE)", earlier: "dvae" };
         if !model.has(DVAE) {
@@ -40,7 +40,7 @@ impl Encoder {
         let dvae = Dvae::declare(&mut declare, &sizes, "dvae.");
         let (layout, released) = declare.finish();
         let options = EngineOptions { training: Training::None, ..EngineOptions::default() };
-        // In f32 everywhere: a code that rounding chose would be another token.
+        // Always in f32: with another rounding, another code could be chosen.
         let mut engine = Engine::new(machine.device, layout, myxtts_tensor::Precision::F32, options)?;
         if let Some(name) = model.fill(&mut engine, &released)?.into_iter().next() {
             return Err(TrainError::UnusableModel(format!(
@@ -79,7 +79,7 @@ impl Encoder {
         Ok(codes)
     }
 
-    /// The raw log-mels `[4 x codes, bands]` that codes stand for.
+    /// Decodes codes to raw log-mels `[4 x codes, bands]`.
     pub fn mels(&mut self, codes: &[i32]) -> Result<Vec<f32>, TrainError> {
         if codes.is_empty() {
             return Ok(Vec::new());
@@ -99,17 +99,17 @@ impl Encoder {
     }
 }
 
-/// The file that keeps audio codes, or will.
+/// The file of the audio codes; it may not exist yet.
 #[derive(Clone, Copy)]
 pub struct CodesFile<'a> {
-    /// The disk that writes it.
+    /// The disk that it is written with.
     pub disk: &'a dyn Disk,
-    /// The file.
+    /// Path of the file.
     pub path: &'a Path,
 }
 
-/// The codes of all records, none for one that is no number, read from `kept` where they are of the same records and the same
-/// DVAE, else made. Two processes may make them at once: each writes a whole file, and both are the same.
+/// The codes of all records, empty for a record with NaN or Inf. They are read from `kept` where it belongs to the same
+/// records and DVAE, else computed. Two processes may compute them at once: each writes a whole file, and both are equal.
 pub fn codes_of(
     source: &dyn RecordSource,
     model: &Model,
@@ -131,7 +131,7 @@ pub fn codes_of(
     for record in 0..source.len() {
         super::check_stop(stop).inspect_err(|_| progress.finish())?;
         let mel = floats(source, record, DVAE_MEL)?;
-        // Some code is nearest to anything, also to what is no number: it would be learnt from as if it were speech.
+        // Every row has a nearest code, even NaN: the record would be trained on as if it were speech.
         codes.push(if mel.iter().all(|x| x.is_finite()) {
             encoder.codes(&mel)?
         } else {
@@ -142,13 +142,13 @@ pub fn codes_of(
     }
     progress.finish();
     if !silent.is_empty() {
-        progress.say(&format!("left out, since their mels are no numbers: {}", super::named(&silent)));
+        progress.say(&format!("left out, because their mels have NaN or Inf: {}", super::named(&silent)));
     }
     durable::write_with(disk, kept, &written(&codes, &key))?;
     Ok(codes)
 }
 
-/// The key, how many records, the codes of each, and the hash of all that.
+/// File format: the key, number of records, codes of each record, and the hash of all that.
 fn written(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
     let mut bytes = key.to_vec();
     bytes.extend((codes.len() as u64).to_le_bytes());
@@ -161,17 +161,17 @@ fn written(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
     bytes
 }
 
-/// Codes on the way to another process.
+/// Serialises codes for another process.
 pub(crate) fn encode(codes: &[Vec<i32>]) -> Vec<u8> {
     written(codes, &[0; 32])
 }
 
-/// What [`encode`] wrote, of so many records.
+/// Reads the output of [`encode`], for `records` records.
 pub(crate) fn decode(bytes: &[u8], records: usize) -> Option<Vec<Vec<i32>>> {
     parsed(bytes, &[0; 32], records)
 }
 
-/// What is not as it was written is made again.
+/// Reads the file; `None` where it does not match, and codes are computed again.
 fn read(path: &Path, key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
     parsed(&std::fs::read(path).ok()?, key, records)
 }

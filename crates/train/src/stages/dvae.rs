@@ -1,4 +1,4 @@
-//! The DVAE stage: windows of mels, made into codes and back.
+//! The DVAE stage: encodes windows of mels to codes and decodes them.
 
 pub mod forecast;
 mod mel_feed;
@@ -37,18 +37,18 @@ pub use mel_feed::MelDevice;
 pub use settings::DvaeSettings;
 pub use token_targets::TokenTargets;
 
-/// Every so many steps, codes that nobody chooses are put where something is.
+/// Interval, in steps, at which unused codes are moved to encoded rows.
 const REVIVE_EVERY: u64 = 20;
-/// A code chosen by fewer rows than this, averaged over about a hundred steps, is not used.
+/// A code chosen by fewer rows than this, averaged over about a hundred steps, is unused.
 const USED: f32 = 0.03;
-/// Records that the statistics of mels are taken over, at most.
+/// Maximum number of records that mel statistics are computed from.
 const MEASURED: usize = 4000;
 
-/// What the loop has to know of a batch.
+/// What the loop needs to know about a batch.
 struct DvaeBatch {
     rows: u64,
     records: Vec<u32>,
-    /// What its mels are made of where a device makes them.
+    /// The input of its mels, where a device computes them.
     given: Option<ConditioningInput>,
 }
 
@@ -60,7 +60,7 @@ impl DvaeBatch {
     }
 }
 
-/// The DVAE being trained.
+/// The DVAE in training.
 pub struct DvaeStage {
     settings: DvaeSettings,
     slice: ReplicaSlice,
@@ -70,11 +70,11 @@ pub struct DvaeStage {
     released: Vec<Released>,
     stats: Vec<f32>,
     source: Arc<dyn RecordSource>,
-    /// The same, with the token of every frame where codes are asked for it.
+    /// The same source, with the token of every frame where codes have to predict it.
     learnt: Arc<dyn RecordSource>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
-    /// How batches that are learnt from come, where a device makes their mels; else why not, where that was asked.
+    /// The feed of training batches where a device computes their mels; else the reason, where that was requested.
     mel_feed: Result<MelFeed, Option<String>>,
     feed: Option<Feed<DvaeBatch>>,
     notes: Notes,
@@ -82,7 +82,7 @@ pub struct DvaeStage {
     measure: Ready,
 }
 
-/// Of each band: the root of the mean square, which mels are divided by so that all bands weigh alike, and the mean.
+/// Per band: the root mean square, by which mels are divided so that all bands have equal weight, and the mean.
 fn measure_mels(
     source: &dyn RecordSource,
     records: &[u32],
@@ -90,11 +90,11 @@ fn measure_mels(
 ) -> Result<(Vec<f32>, Vec<f32>), TrainError> {
     let (mut squares, mut sums) = (vec![0f64; bands], vec![0f64; bands]);
     let mut frames = 0u64;
-    // Evenly over the set, whatever its order.
+    // Sampled evenly over the set, whatever its order.
     let every = records.len().div_ceil(MEASURED).max(1);
     for &record in records.iter().step_by(every) {
         let mels = floats(source, record as usize, DVAE_MEL)?;
-        // One frame that is no number would make all bands of all clips none. Its own steps name the clip.
+        // One NaN or Inf frame would spoil the statistics of all clips. The steps of that clip report it.
         for frame in mels.chunks_exact(bands).filter(|frame| are_numbers(frame)) {
             squares.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
             sums.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x));
@@ -106,7 +106,7 @@ fn measure_mels(
     Ok((stats, sums.into_iter().map(|sum| (sum / frames) as f32).collect()))
 }
 
-/// How batches of mels that are learnt from are drawn.
+/// Batch settings of the training windows.
 fn learning(settings: &DvaeSettings) -> Settings {
     Settings {
         seed: Seed::new(settings.seed).derive("dvae"),
@@ -120,7 +120,7 @@ fn learning(settings: &DvaeSettings) -> Settings {
     }
 }
 
-/// The batches that are learnt from, and those that are only measured on.
+/// Training batches and validation batches.
 pub(crate) fn batches(
     settings: &DvaeSettings,
     source: &dyn RecordSource,
@@ -165,8 +165,9 @@ fn are_numbers(row: &[f32]) -> bool {
 }
 
 impl DvaeStage {
-    /// The stage on `source`, which learns from its slice of every batch of `train` and validates on `validation`. How the network begins, and
-    /// where codes go that nobody chooses, is found out from whole batches, by each for itself and the same.
+    /// Builds the stage on `source`. It trains on its slice of every batch of `train` and validates on `validation`. The
+    /// initial weights, and the new vectors of unused codes, are computed from whole batches, by each replica on its own and
+    /// with the same result.
     pub fn new(
         slice: ReplicaSlice,
         settings: DvaeSettings,
@@ -224,8 +225,8 @@ impl DvaeStage {
         Ok(stage)
     }
 
-    /// The network begins as one that makes the mean mel of everything, and sees what differs from it. Log-mels lie far
-    /// from zero; finding that out takes longer than learning what they say.
+    /// Initialises the network so that it outputs the mean mel and receives the difference from it. Log-mels are far from
+    /// zero, and learning that offset would take longer than learning the content.
     fn start_at(&mut self, mean: &[f32]) -> Result<(), TrainError> {
         let mean: Vec<f32> = mean.iter().zip(&self.stats).map(|(mean, stat)| mean / stat).collect();
         let sizes = &self.settings.sizes;
@@ -249,13 +250,13 @@ impl DvaeStage {
         super::start_average(&mut self.engine, self.recipe.ema_decay.is_some())
     }
 
-    /// The first codes are rows that the encoder makes of the first batches.
+    /// Initialises the codebook with rows that the encoder computes from the first batches.
     fn fill_codebook(&mut self) -> Result<(), TrainError> {
         let sizes = self.settings.sizes.clone();
         // Four rows to choose from for each code.
         let enough = 4 * sizes.codes * sizes.code_width;
         let rows = self.encoded(0, 64, enough)?;
-        // Where nothing is a number every step will say so, with the names of its clips.
+        // If all rows are NaN or Inf, every step reports that with the names of its clips.
         if !rows.is_empty() {
             let book = codebook_from_rows(&rows, sizes.code_width, sizes.codes, self.settings.seed);
             book.write(&mut self.engine, self.dvae.codebook())?;
@@ -263,8 +264,8 @@ impl DvaeStage {
         Ok(())
     }
 
-    /// The rows that the encoder makes of the batches from `first` on, of at most so many, until it is enough; those of
-    /// clips that are no numbers left out: a code made of one would be none for good.
+    /// The rows that the encoder computes from the batches from `first` on, of at most `most` batches, until there are
+    /// `enough` numbers. Clips with NaN or Inf are left out: a code with NaN would stay unusable.
     fn encoded(&mut self, first: u64, most: u64, enough: usize) -> Result<Vec<f32>, TrainError> {
         let batches = self.batches.clone();
         let mut feed = self.measuring(&batches, first, first + most)?;
@@ -281,7 +282,7 @@ impl DvaeStage {
         Ok(rows)
     }
 
-    /// The batches of a plan, beside those that are learnt from.
+    /// A feed of a plan's batches, separate from the training feed.
     fn measuring(
         &self,
         batches: &Arc<Batches>,
@@ -294,7 +295,7 @@ impl DvaeStage {
         Feed::blocking(self.engine.uploader(Upload::WithStep)?, self.measure.image.bytes(), first, maker)
     }
 
-    /// Passes the next batch of a feed through the network, and changes nothing.
+    /// Passes the next batch of a feed through the network without an update.
     fn measured(&mut self, feed: &mut Feed<DvaeBatch>) -> Result<Report, TrainError> {
         let mut fed = feed.next_batch()?;
         self.engine.take(&self.measure.program, &mut fed.slot)?;
@@ -329,7 +330,7 @@ impl DvaeStage {
         })
     }
 
-    /// The next batch to learn from, which is that of `step`.
+    /// The training batch of `step`.
     fn batch(&mut self, step: u64) -> Result<Fed<DvaeBatch>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
@@ -363,14 +364,14 @@ impl StageCore for DvaeStage {
         let sizes = &self.settings.sizes;
         let mut lines = vec![
             format!(
-                "DVAE {} channels, {} codes of {}: {:.1} M trained numbers",
+                "DVAE {} channels, {} codes of {}: {:.1} M trained parameters",
                 sizes.hidden,
                 sizes.codes,
                 sizes.code_width,
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips{}, {} windows of {:.2} s in a batch; memory {:.2} GiB",
+                "{} clips{}, {} windows of {:.2} s per batch; memory {:.2} GiB",
                 self.batches.records(),
                 super::balanced(&self.batches),
                 self.settings.rows,
@@ -405,7 +406,7 @@ impl StageCore for DvaeStage {
     }
 
     fn due(&self, step: u64) -> bool {
-        // At the end codes are left alone: what follows stands on them.
+        // Codes stay unchanged near the end: the next stages are trained on them.
         step > 0 && step.is_multiple_of(REVIVE_EVERY) && step < self.recipe.steps * 3 / 4
     }
 
@@ -427,7 +428,7 @@ impl StageCore for DvaeStage {
         let own = self.released.iter().filter(|tensor| !is_training_only(&tensor.name));
         let own: Vec<Released> = own.cloned().collect();
         model.take(DVAE, sizes, &self.engine, &own, average)?;
-        // The classifier of tokens stays with the codes it was trained on: speaking checks itself by it.
+        // The token classifier is stored with the codes it was trained on: speaking uses it to check its output.
         let head = [(TOKEN_HEAD_WEIGHT, "token_head.weight"), (TOKEN_HEAD_BIAS, "token_head.bias")];
         for (name, trained) in head {
             let trained = format!("{TRAINING_ONLY}{trained}");
@@ -489,7 +490,7 @@ impl Stage for DvaeStage {
         if book.unused(USED).is_empty() {
             return Ok(());
         }
-        // Computed anew instead of read from the step before: a run that was just resumed had none.
+        // Computed again instead of kept from the step before: a run that was just resumed has none.
         let rows = self.encoded(step - 1, 1, 1)?;
         if rows.is_empty() {
             return Ok(());

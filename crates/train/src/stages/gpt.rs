@@ -1,4 +1,4 @@
-//! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
+//! The GPT stage: predicts the codes of a clip from its text, conditioned on another clip of the same speaker.
 
 mod augment;
 pub(super) mod conditioning_engine;
@@ -42,26 +42,26 @@ use std::time::{Duration, Instant};
 pub use step_builder::GptForecast;
 use step_builder::StepBuilder;
 
-/// What a program is for.
+/// The purpose of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     /// A step of one batch.
     Step,
     /// The first batch of a step of several.
     First,
-    /// One in the middle.
+    /// A batch in the middle of a step of several.
     Middle,
-    /// The last, and the update.
+    /// The last batch of a step of several, with the update.
     Last,
-    /// No gradients.
+    /// A pass without gradients.
     Validate,
 }
 
-/// Where a replica's parts of the targets of text, of codes and, where there is an alignment head, of that are written;
-/// nowhere where it has all of them.
+/// Nodes of a replica's shares of the text targets, code targets and, with an alignment head, its targets; `None` without
+/// replicas.
 type Shares = Option<Vec<Node>>;
 
-/// The GPT being trained.
+/// The GPT in training.
 pub struct GptStage {
     settings: GptSettings,
     slice: ReplicaSlice,
@@ -83,8 +83,8 @@ pub struct GptStage {
 }
 
 impl GptStage {
-    /// The stage on `source`, which learns from its slice of every batch of `train` and validates on `validation`; with the
-    /// weights of `model` where it has them.
+    /// Builds the stage on `source`. It trains on its slice of every batch of `train` and validates on `validation`, and
+    /// starts with the weights of `model` where it has them.
     pub fn new(
         slice: ReplicaSlice,
         settings: GptSettings,
@@ -99,7 +99,7 @@ impl GptStage {
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
         if model.has(GPT) {
             let missing = model.fill(&mut engine, &released)?;
-            // Adapters begin anew. Anything else that began anew would undo what the model knows, and nobody would see.
+            // Only adapters may be initialised anew. Anything else would silently discard trained weights.
             let begins_anew = |name: &str| {
                 myxtts_model::lora::is_adapter(name) || myxtts_model::declare::is_training_only(name)
             };
@@ -159,7 +159,7 @@ impl GptStage {
         Ok(stage)
     }
 
-    /// Chooses how many blocks are computed again so that the largest batch fits, takes the memory, and says how much.
+    /// Chooses how many blocks are recomputed so that the largest batch fits, allocates the memory, and describes it.
     fn fit(&mut self) -> Result<(), TrainError> {
         let limit = self.settings.memory_limit.unwrap_or(u64::MAX);
         let least = match self.settings.memory_limit {
@@ -177,7 +177,7 @@ impl GptStage {
         let (need, plans) = found;
         if need > limit {
             return Err(TrainError::DeviceMemory(format!(
-                "the largest batch needs {:.1} GiB with every block computed again, and training.memory_limit is \
+                "the largest batch needs {:.1} GiB with every block recomputed, and training.memory_limit is \
                  {:.1} GiB: lower data.batch_size or data.max_seconds",
                 need as f64 / GIB,
                 limit as f64 / GIB
@@ -186,13 +186,13 @@ impl GptStage {
         self.engine.reserve(&plans)?;
         let recomputed = match self.recomputed {
             0 => String::new(),
-            n => format!(", {n} of {} blocks computed again", self.settings.sizes.layers),
+            n => format!(", {n} of {} blocks recomputed", self.settings.sizes.layers),
         };
         self.memory = format!("memory {:.2} GiB{recomputed}", need as f64 / GIB);
         Ok(())
     }
 
-    /// Bytes of the device in all, what the driver holds itself with them, and the plans of all programs.
+    /// Total bytes of the device, including the driver's own, and the plans of all programs.
     fn need(&self) -> Result<(u64, Vec<MemoryPlan>), TrainError> {
         let (own, plans) =
             self.builder().need(self.engine.memory().total(), self.engine.cuda().is_some(), &|tape| {
@@ -201,7 +201,7 @@ impl GptStage {
         Ok(((own + self.engine.driver_bytes()?) as u64, plans))
     }
 
-    /// Bytes it holds now: its engine's, and those of the device that makes its conditioning, which may be the same.
+    /// Bytes in use: those of its engine, and those of the device that computes its conditioning, which may be the same.
     pub fn held(&self) -> u64 {
         (self.engine.memory().total() + self.conditioning.held()) as u64
     }
@@ -228,7 +228,7 @@ impl GptStage {
         Ok(())
     }
 
-    /// Makes a batch a program's inputs and queues it; its slot can be filled again.
+    /// Converts a batch to a program's inputs and queues it; its slot can then be filled again.
     fn run(
         &mut self,
         fed: &mut Fed<GptBatch>,
@@ -254,10 +254,10 @@ impl GptStage {
         Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured, notes })
     }
 
-    /// The feed, standing before batch `number`.
+    /// The feed, positioned before batch `number`.
     fn feed(&mut self, number: u64) -> Result<&mut Feed<GptBatch>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
-            // The old one ends first: there is memory for one.
+            // Drop the old one first: there is memory for one.
             self.feed = None;
             let (feeding, source) = (self.settings.feeding, self.conditioning.fed.clone());
             let options = self.slice.loading(feeding.loading());
@@ -295,7 +295,7 @@ impl StageCore for GptStage {
         let rows: Vec<u32> = buckets.iter().map(|bucket| bucket.rows).collect();
         let mut lines = vec![
             format!(
-                "GPT {} x {}, {} heads, {} text tokens, {} codes: {:.1} M trained numbers",
+                "GPT {} x {}, {} heads, {} text tokens, {} codes: {:.1} M trained parameters",
                 sizes.layers,
                 sizes.width,
                 sizes.heads,
@@ -304,7 +304,7 @@ impl StageCore for GptStage {
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips{} in {} lengths, {} to {} in a batch, {} batches an epoch; {}",
+                "{} clips{} in {} lengths, {} to {} per batch, {} batches per epoch; {}",
                 self.batches.records(),
                 super::balanced(&self.batches),
                 buckets.len(),
@@ -318,7 +318,7 @@ impl StageCore for GptStage {
         lines.extend(self.conditioning.told.clone());
         if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
             lines.push(format!(
-                "the model starts when {} batches wait, after {:.1} s at the earliest",
+                "the model starts when {} batches are ready, after at least {:.1} s",
                 self.filler
                     .slot_bytes(&self.batches, self.slice.world())
                     .map_or(depth.most, |bytes| depth.slots(bytes)),
@@ -424,11 +424,11 @@ impl Stage for GptStage {
                 }
             });
         }
-        all.ok_or_else(|| TrainError::Internal("a step of no batches".into()))
+        all.ok_or_else(|| TrainError::Internal("a step without batches".into()))
     }
 
     fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
-        // A step of several batches is several programs: what one of them takes is not the step.
+        // A step of several batches is several programs: the time of one of them is not the step's.
         match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
             Some((_, (program, _))) => Ok(Some(self.engine.submit(program, control)?)),
             None => Ok(None),

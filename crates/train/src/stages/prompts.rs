@@ -1,12 +1,13 @@
-//! What rows have heard of themselves: where a speaker has one clip alone, its conditioning is cut from that clip, and the
-//! codes of that stretch are not asked of the model. It would learn to repeat what it hears instead of reading.
+//! The parts of rows that condition themselves. Where a speaker has only one clip, its conditioning is cut from that clip,
+//! and the codes of that part are not targets. Otherwise the model would learn to repeat its conditioning instead of reading
+//! the text.
 
 use myxtts_data::batch::BatchInfo;
 use myxtts_data::mel::FrontEnd;
 use std::ops::Range;
 
-/// The samples of each row's own clip that its conditioning was cut from, empty where it is from another clip; no ranges at
-/// all where none is.
+/// The samples of each row's own clip that its conditioning was cut from, empty where it is from another clip. Returns no
+/// ranges where no row conditions itself.
 pub fn prompts(info: &BatchInfo) -> Vec<Range<usize>> {
     if info.own_companions.is_empty() {
         return Vec::new();

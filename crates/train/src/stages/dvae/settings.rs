@@ -6,29 +6,29 @@ use crate::stages::ClipOrder;
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_tensor::Mode;
 
-/// How the stage is set up.
+/// Settings of the DVAE stage.
 #[derive(Clone, Debug)]
 pub struct DvaeSettings {
     /// Sizes of the network.
     pub sizes: DvaeSizes,
-    /// Windows in a batch.
+    /// Windows per batch.
     pub rows: u32,
-    /// Frames of a window; whole codes.
+    /// Mel frames per window; a multiple of the frames per code.
     pub frames: u32,
-    /// The temperature that speakers and languages are balanced by.
+    /// Temperature of the balance between speakers and languages.
     pub balance: f64,
-    /// In which order clips come.
+    /// The order of clips.
     pub order: ClipOrder,
-    /// Recorded, or kernel by kernel.
+    /// Whether steps are captured as graphs or launched kernel by kernel.
     pub mode: Mode,
-    /// How batches come to the device.
+    /// How batches get to the device.
     pub feeding: Feeding,
-    /// Every draw comes from it.
+    /// Seed of all random streams.
     pub seed: u64,
-    /// Device memory that may be used.
+    /// Limit of device memory, in bytes.
     pub memory_limit: Option<u64>,
-    /// The tokens that codes are asked for, if they are.
+    /// The tokens that codes have to predict; `None` where they do not.
     pub token_targets: Option<TokenTargets>,
-    /// The device that makes the mels of batches, where they do not bring them.
+    /// The device that computes the mels of batches; `None` where batches carry them.
     pub mels: Option<MelDevice>,
 }

@@ -9,14 +9,14 @@ use myxtts_tensor::engine::InputLayout;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{Backward, DType, Engine, Program, Tape, Value as Node};
 
-/// A program, with the places of its inputs and of what it encodes.
+/// A program, with its input and output nodes.
 pub(super) struct Ready {
     pub program: Program,
     pub mel: Node,
     pub encoded: Node,
-    /// The token of every code, where they are asked for.
+    /// The token of every code, where codes have to predict it.
     pub tokens: Option<Node>,
-    /// Where the mels lie in a batch.
+    /// Layout of the mels in a batch.
     pub image: InputLayout,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn build(
     let image = InputLayout::new(&tape);
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
-    // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
+    // The absolute error prevents smearing of quiet bands, which the squared error hardly notices.
     let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
     let mut made = dvae.reconstruct(&mut tape, given, asked);
     if let Some((spoken, tokens)) = asked_for.zip(tokens)

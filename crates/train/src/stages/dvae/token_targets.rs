@@ -1,7 +1,7 @@
-//! The token that is spoken in each mel frame, so that codes can be asked for it.
+//! The token that is spoken in each mel frame, as a target for codes.
 //!
-//! Codes that only have to give a mel back spend themselves on loudness and pitch. A linear classifier over each code's vector
-//! that has to name the token keeps sounds apart that words are told apart by.
+//! Codes that only have to reconstruct a mel spend their capacity on loudness and pitch. A linear classifier over each
+//! code's vector, trained to predict the token, makes the codes keep the distinctions between phonemes.
 
 use crate::align::Alignments;
 use crate::overlay::position;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A mel frame and, as its last number, the id of the token that is spoken in it; negative where none is known.
 pub(super) const SPOKEN_MEL: Column = spoken(DVAE_MEL);
-/// The same with the first hop of the frame's sound in the place of the mel.
+/// The same with the first hop of the frame's waveform instead of the mel.
 pub(super) const SPOKEN_SOUND: Column = spoken(DVAE_AUDIO);
 
 /// A column of frames with a token each.
@@ -19,14 +19,14 @@ const fn spoken(frames: Column) -> Column {
     Column { name: "dvae_mel_with_token", width: frames.width + 1, dtype: frames.dtype }
 }
 
-/// What codes are asked for beside the mel.
+/// Targets of the codes in addition to the mel.
 #[derive(Clone, Debug)]
 pub struct TokenTargets {
     /// Weight of the classifier's loss.
     pub weight: f64,
-    /// Tokens there are.
+    /// Number of tokens.
     pub vocabulary: usize,
-    /// Which one is spoken at each code.
+    /// The token spoken at each code.
     pub alignments: Arc<Alignments>,
 }
 
@@ -34,7 +34,7 @@ pub struct TokenTargets {
 pub(super) struct WithTokens {
     base: Arc<dyn RecordSource>,
     columns: Vec<Column>,
-    /// Where the base has the frames, and what they are.
+    /// Position and type of the frames in the base.
     frames: (usize, Column),
     alignments: Arc<Alignments>,
     frames_per_code: usize,
@@ -87,14 +87,14 @@ impl Overlay for WithTokens {
         Ok(rows)
     }
 
-    // The same batches in the same order.
+    // The base's own: batches and their order are the same.
     fn fingerprint(&self) -> [u8; 32] {
         self.base.fingerprint()
     }
 }
 
-/// Takes the frames of a batch apart: mel or sound, and the token of every code, which is that of its third frame. A row of the
-/// batch is `window` frames and as many more as its sound has.
+/// Splits the frames of a batch into mel or waveform and the token of every code, which is that of its third frame. A row of
+/// the batch is `window` frames plus the extra frames that its waveform needs.
 pub(super) fn split(
     column: Column,
     frames: &[f32],
@@ -106,7 +106,7 @@ pub(super) fn split(
     let mel = frames.chunks_exact(wide).flat_map(|frame| &frame[..narrow]).copied().collect();
     let of_code = |code: &[f32]| {
         let frame = (frames_per_code / 2).min(code.len() / wide - 1);
-        // Padding stands below zero as well.
+        // Padding is negative as well.
         let token = code[frame * wide + narrow];
         if token < 0.0 { -1 } else { token as i32 }
     };
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_code_has_the_token_of_its_middle_and_padding_has_none() {
         let (wide, narrow) = (SPOKEN_MEL.width as usize, DVAE_MEL.width as usize);
-        // Six frames: a code whose token changes in it, one that ends in padding.
+        // Six frames: a code in which the token changes, and one that ends in padding.
         let tokens = [7.0, 7.0, 9.0, 9.0, -1.0, -11.5];
         let mut frames = vec![0f32; tokens.len() * wide];
         for (i, token) in tokens.iter().enumerate() {
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(codes, [9, -1]);
         let first: Vec<f32> = mel.iter().step_by(narrow).copied().collect();
         assert_eq!((mel.len(), first), (6 * narrow, vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
-        // Two rows of a window of two frames, and one that only its sound needs.
+        // Two rows of a window of two frames, plus one frame that only the waveform needs.
         assert_eq!(split(SPOKEN_MEL, &frames, (2, 1), 2).1, [7, -1]);
     }
 }

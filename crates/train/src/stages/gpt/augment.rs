@@ -1,16 +1,16 @@
-//! What is done to training batches so that the GPT reads the text instead of learning clips by heart.
+//! Augmentation of training batches, so that the GPT reads the text instead of memorising clips.
 //!
-//! | part | what it does |
+//! | part | effect |
 //! |---|---|
-//! | masking | hides a share of the input codes, so that what comes next must be found in the text |
-//! | recombination | joins pieces of several clips of a speaker, cut between words, into new sentences |
-//! | alignment head | asks a middle block which token is being spoken ([`myxtts_model::Gpt::add_alignment_head`]) |
-//! | text dropout | leaves the text of some rows out, so that the GPT also knows what it would say without one |
-//! | codebook start | lets codes begin as the DVAE's vectors of them (`gpt/codebook_start.rs`) |
-//! | diagonal start | lets attention begin along the text (`myxtts_model`'s `gpt/diagonal.rs`) |
+//! | masking | hides a share of the input codes, so that the next code must be predicted from the text |
+//! | recombination | joins segments of several clips of a speaker, cut between words, into new sentences |
+//! | alignment head | a middle block predicts the token being spoken ([`myxtts_model::Gpt::add_alignment_head`]) |
+//! | text dropout | removes the text of some rows, so that the GPT also learns unconditional prediction |
+//! | codebook start | initialises code embeddings with the DVAE's vectors (`gpt/codebook_start.rs`) |
+//! | diagonal start | initialises attention along the text (`myxtts_model`'s `gpt/diagonal.rs`) |
 //!
-//! Every draw is a function of seed, batch and record: batches are the same on any number of workers and replicas, and
-//! after a resume.
+//! Every random number is a function of seed, batch and record: batches are the same with any number of workers and
+//! replicas, and after a resume.
 
 use super::GptSettings;
 use crate::align::{Aligned, Alignments};
@@ -22,17 +22,17 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Share of the batches after which clips stay whole: the model ends on speech as it was recorded.
+/// Share of the batches after which clips stay whole: training ends on speech as it was recorded.
 const WHOLE_FROM: f64 = 0.85;
-/// Words of a piece.
+/// Words per segment.
 const PIECE_WORDS: Range<u64> = 2..8;
-/// Pieces that are tried until a row is full.
+/// Maximum number of segments that are tried until a row is full.
 const MOST_PIECES: usize = 6;
 
-/// Changes training batches.
+/// Augments training batches.
 pub(in crate::stages) struct Augmenter {
     seed: Seed,
-    /// Which slice of every batch its rows are: draws go by the place in the whole batch.
+    /// The slice of every batch that its rows are: random numbers depend on the position in the whole batch.
     slice: u64,
     masking: f64,
     text_dropout: f64,
@@ -46,13 +46,13 @@ pub(in crate::stages) struct Augmenter {
     together: HashMap<(u32, u32), Vec<u32>>,
 }
 
-/// A batch's rows, changed.
+/// The rows of a batch after augmentation.
 pub(super) struct Augmented {
     text: Vec<i32>,
     text_lengths: Vec<i32>,
     codes: Vec<i32>,
     code_lengths: Vec<i32>,
-    /// The token each code says, `[rows, codes]`; -1 where that is not known.
+    /// The token spoken at each code, `[rows, codes]`; -1 where it is unknown.
     spoken: Vec<i32>,
 }
 
@@ -62,7 +62,7 @@ impl Augmented {
         Rows { text, text_lengths, codes, code_lengths, prompts }
     }
 
-    /// Targets of the alignment head: where the codes have one, the token spoken there, and STOP behind the last.
+    /// Targets of the alignment head: for every code the token spoken there, and STOP after the last.
     pub fn spoken(&self, sizes: &GptSizes, sequences: &Sequences) -> Vec<i32> {
         let rows = self.code_lengths.len().max(1);
         let room = self.codes.len() / rows;
@@ -80,7 +80,7 @@ impl Augmented {
 }
 
 impl Augmenter {
-    /// For a stage of so many batches, of which a replica has this slice; nothing where there is nothing to do.
+    /// An augmenter for a stage of `batches` batches and this slice of them; `None` where nothing is augmented.
     pub fn new(
         settings: &GptSettings,
         source: &Arc<WithCodes>,
@@ -114,7 +114,7 @@ impl Augmenter {
         })
     }
 
-    /// The rows of a batch, some of them made anew of pieces, with the token each code says.
+    /// The rows of a batch, some of them recombined, with the token spoken at each code.
     pub fn rows(&self, batch: u64, records: &[i32], rows: &Rows<'_>) -> Augmented {
         let mut made = Augmented {
             text: rows.text.to_vec(),
@@ -130,7 +130,7 @@ impl Augmenter {
         made
     }
 
-    /// Leaves out the text of a share of the rows but for its first token, the language.
+    /// Removes the text of a share of the rows, except for its first token, the language.
     fn drop_texts(&self, batch: u64, records: &[i32], made: &mut Augmented) {
         if self.text_dropout <= 0.0 {
             return;
@@ -167,7 +167,7 @@ impl Augmenter {
                 *spoken = own.tokens[token as usize];
             }
             let draw = Draw { seed: self.seed.with(batch).with(record as u64), next: 0 };
-            // Conditioning that was cut from the row's own clip belongs to that clip's codes.
+            // Conditioning cut from the row's own clip belongs to that clip's codes, so the row stays.
             let conditioned_by_itself = rows.prompts.get(row).is_some_and(|prompt| !prompt.is_empty());
             if batch >= self.whole_from || conditioned_by_itself {
                 continue;
@@ -182,7 +182,7 @@ impl Augmenter {
         }
     }
 
-    /// A sentence of pieces that fits into so many tokens and codes, for the share of rows that gets one.
+    /// A recombined sentence that fits the given numbers of tokens and codes, for the share of rows that gets one.
     fn joined(
         &self,
         record: u32,
@@ -198,7 +198,7 @@ impl Augmenter {
         let others = self.together.get(&key)?;
         let prefix = own.words.first()?.0 as usize;
         let mut joined = Joined { tokens: own.tokens[..prefix].to_vec(), ..Joined::default() };
-        // About as long as the clip itself, so that batches stay as full as they were planned.
+        // About as long as the clip itself, so that batches stay as full as planned.
         let enough = own.at_code.len() * 3 / 4;
         for piece in 0..MOST_PIECES {
             let (record, from) = match piece {
@@ -229,7 +229,7 @@ impl Augmenter {
         (!joined.codes.is_empty()).then_some(joined)
     }
 
-    /// Hides a share of the input codes `[rows, places]`: START, codes, STOP. What is hidden reads as START.
+    /// Masks a share of the input codes `[rows, positions]`: START, codes, STOP. A masked code reads as START.
     pub fn mask(&self, batch: u64, records: &[i32], mel_in: &mut [i32]) {
         if self.masking <= 0.0 || records.is_empty() {
             return;
@@ -253,7 +253,7 @@ struct Joined {
     spoken: Vec<i32>,
 }
 
-/// Some words of a clip: its tokens without the space behind them, and its codes.
+/// A few words of a clip: tokens without the trailing space, and codes.
 struct Piece {
     tokens: Range<usize>,
     codes: Range<usize>,
@@ -263,7 +263,7 @@ impl Piece {
     fn draw(from: &Aligned, draw: &mut Draw) -> Option<Piece> {
         let words = from.words.len();
         let drawn = (PIECE_WORDS.start + draw.below(PIECE_WORDS.end - PIECE_WORDS.start)) as usize;
-        // Fewer than the clip has, or nothing would be new.
+        // Fewer words than the clip has, or the result would not be new.
         let length = drawn.min(words.saturating_sub(1).max(1)).min(words);
         let first = draw.below((words - length + 1) as u64) as usize;
         let &(token, code) = from.words.get(first)?;
@@ -277,7 +277,7 @@ impl Piece {
     }
 }
 
-/// Draws in order.
+/// Random numbers in order.
 struct Draw {
     seed: Seed,
     next: u64,
@@ -303,7 +303,7 @@ mod tests {
     const SPACE: i32 = 2;
     const LANGUAGE: i32 = 4;
     const MASK: i32 = 1000;
-    /// Rows have room for so many tokens and codes.
+    /// Maximum tokens and codes of a row.
     const ROOM: (usize, usize) = (40, 60);
 
     struct Names(Vec<String>, usize);
@@ -341,7 +341,8 @@ mod tests {
         }
     }
 
-    /// Clips of three to six words; a letter is a token above 10 and is spoken by one code, which names clip and place.
+    /// Clips of three to six words. A letter is a token above 10 and is spoken by one code, which identifies clip and
+    /// position.
     fn clips(count: u32) -> (Vec<Vec<i32>>, Vec<(u32, Aligned)>) {
         let (mut codes, mut aligned) = (Vec::new(), Vec::new());
         for clip in 0..count {
@@ -436,7 +437,7 @@ mod tests {
                 let spoken = &made.spoken[row * ROOM.1..][..ROOM.1];
                 if text == [LANGUAGE, SPACE] {
                     dropped += 1;
-                    assert!(spoken.iter().all(|&token| token == -1), "nobody can say what is spoken");
+                    assert!(spoken.iter().all(|&token| token == -1), "the spoken token is unknown");
                 } else {
                     assert_eq!(text, &clip.tokens[..]);
                     assert_eq!(spoken, &whole.spoken[row * ROOM.1..][..ROOM.1]);

@@ -1,6 +1,6 @@
-//! Conditioning that a device makes itself: gathered from mels that lie there, so that a batch brings nothing but their
-//! numbers, or computed of sound that is sent there, as the mels of the DVAE stage are. What comes out never touches the host:
-//! it is moved to where the batch waits.
+//! Conditioning that a device computes: gathered from mels that are resident there, so that batches carry only row indices,
+//! or computed from waveforms that are copied there, as the mels of the DVAE stage are. The result never passes through the
+//! host: it is copied to the waiting batch.
 
 use super::conditioning_input::ConditioningInput;
 use super::row_indices::RowIndices;
@@ -22,58 +22,58 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A conditioner that whoever fills batches and whoever finishes them ask in turn.
+/// A conditioning engine shared by the thread that fills batches and the one that finishes them.
 pub(in crate::stages) type Shared = Arc<Mutex<ConditioningEngine>>;
 
-/// Makes conditioning, or other mels, on a device.
+/// Computes conditioning, or other mels, on a device.
 pub(in crate::stages) struct ConditioningEngine {
     engine: Engine,
     how: How,
     frames: usize,
     bands: usize,
-    /// By rows of a batch.
+    /// Programs by number of rows.
     programs: HashMap<usize, Ready>,
     uploader: Uploader,
-    /// What batches bring goes through these, one after another.
+    /// Upload slots for the inputs of batches, used in turn.
     slots: VecDeque<Slot>,
 }
 
-/// What it makes conditioning of.
+/// The source of the conditioning.
 pub(in crate::stages) enum How {
     Table(ParameterId),
     Mels { mel: Mel, stats: Vec<f32> },
 }
 
-/// What a program is made of.
+/// The parts of a program before it is loaded.
 struct ProgramSpec {
     tape: Tape,
     image: InputLayout,
     places: Value,
     sound: Option<Value>,
     made: Value,
-    /// What is written to the inputs behind those that change, once.
+    /// Constant inputs, written once. They follow the inputs that change.
     constants: Vec<(Value, Vec<f32>)>,
 }
 
 struct Ready {
     program: Program,
-    /// Where the inputs that change lie; constants follow them.
+    /// Layout of the inputs that change; constants follow them.
     image: InputLayout,
     places: Value,
     sound: Option<Value>,
     made: Value,
 }
 
-/// One is filled while another is on its way and a third is used. Whoever fills stands still only where the device is
-/// further behind than that, and more of them would not make it faster.
+/// One is filled while another is copied and a third is used. The filling thread blocks only where the device is further
+/// behind than that, and more slots would not make it faster.
 const SLOTS: usize = 3;
 
-/// A batch that may bring what a device makes its mels of.
+/// A batch that may carry the input of its mels.
 pub(in crate::stages) trait BringsSound: Send {
     fn take_given(&mut self) -> Option<ConditioningInput>;
 }
 
-/// The mel front-end of conditioning or of the DVAE, as [`myxtts_data::mel`] has it.
+/// The mel front-end of conditioning or of the DVAE, as in [`myxtts_data::mel`].
 fn front_end(of: FrontEnd) -> Mel {
     let Parameters { sample_rate, n_fft, window, hop, channels } = of.parameters();
     Mel {
@@ -95,14 +95,14 @@ pub(super) fn table(mels: usize, bands: usize) -> (Arc<Layout>, How) {
     (Arc::new(layout.finish()), How::Table(table))
 }
 
-/// Mels of sound, divided by `stats`.
+/// Mels computed from waveforms, divided by `stats`.
 pub(in crate::stages) fn of_sound(of: FrontEnd, stats: &[f32]) -> (Arc<Layout>, How) {
     let how = How::Mels { mel: front_end(of), stats: stats.to_vec() };
     (Arc::new(LayoutBuilder::new().finish()), how)
 }
 
 impl How {
-    /// The program for batches of so many rows.
+    /// The program for batches of `rows` rows.
     fn spec(&self, layout: &Arc<Layout>, rows: usize, (frames, bands): (usize, usize)) -> ProgramSpec {
         let mut tape = Tape::new(layout.clone(), Precision::F32);
         let places = tape.input([rows, frames], DType::I32);
@@ -116,7 +116,7 @@ impl How {
             How::Table(table) => tape.parameter(*table),
             How::Mels { mel, stats } => {
                 let Stft { length, hop, .. } = mel.stft;
-                let wave = sound.expect("made above for this way");
+                let wave = sound.expect("built above for waveforms");
                 let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
                 let filters = tape.input([mel.channels, mel.stft.bins()], DType::F32);
                 let scales = tape.input([mel.channels, mel.channels], DType::F32);
@@ -141,7 +141,7 @@ impl How {
     }
 }
 
-/// Bytes that a conditioner would take of a device, for batches of these numbers of rows.
+/// Bytes that an engine would need on a device, for batches of these numbers of rows.
 pub(in crate::stages) fn forecast(
     device: Device,
     (layout, how): (Arc<Layout>, How),
@@ -162,8 +162,8 @@ pub(in crate::stages) fn forecast(
 }
 
 impl ConditioningEngine {
-    /// Reads all conditioning mels of a source, divides them by `stats` and lays them on a device. Beside it the same
-    /// source, with numbers for mels.
+    /// Reads all conditioning mels of a source, divides them by `stats` and stores them on a device. Also returns the source
+    /// with row indices instead of mels.
     pub(super) fn resident(
         device: Device,
         source: Arc<dyn RecordSource>,
@@ -182,7 +182,7 @@ impl ConditioningEngine {
                 first as i32,
                 match source.read(record, at, 0, into) {
                     Ok(rows) => Ok(rows),
-                    // Batches that ask for it are told so, as they would be by the source.
+                    // Batches with this record get the same error as from the source.
                     Err(RecordError::Bad(problem)) => Err(problem),
                     Err(error) => return Err(error.into()),
                 },
@@ -201,7 +201,7 @@ impl ConditioningEngine {
         Ok((own, RowIndices::new(source, at, found, all as i32)))
     }
 
-    /// Makes mels of sound on a device.
+    /// Computes mels from waveforms on a device.
     pub fn of_sound(
         device: Device,
         of: FrontEnd,
@@ -232,7 +232,7 @@ impl ConditioningEngine {
         Ok(self.programs.get_mut(&rows).expect("made above"))
     }
 
-    /// Bytes of its device.
+    /// Bytes in use on its device.
     pub fn held(&self) -> usize {
         let waiting: usize = match self.engine.cuda() {
             Some(_) => self.slots.iter().map(Slot::room).sum(),
@@ -241,7 +241,7 @@ impl ConditioningEngine {
         self.engine.memory().total() + waiting
     }
 
-    /// Where a batch of so many rows puts what its conditioning is made of; `made` is where its inputs have the latter.
+    /// A slot for the conditioning input of a batch of `rows` rows; `made` is the range of the result in the batch's inputs.
     pub fn place(&mut self, rows: usize, made: Range<usize>) -> Result<ConditioningInput, TrainError> {
         let ready = self.ready(rows)?;
         let (bytes, places) = (ready.image.bytes(), ready.image.range(ready.places));
@@ -254,7 +254,7 @@ impl ConditioningEngine {
         Ok(ConditioningInput { slot, rows, places, sound, made })
     }
 
-    /// [`Self::place`] of a shared one, as soon as that may be written; the wait is counted.
+    /// [`Self::place`] of a shared engine, as soon as the slot may be written; the wait is measured.
     pub fn placed(
         own: &Shared,
         rows: usize,
@@ -268,7 +268,7 @@ impl ConditioningEngine {
         Ok(given)
     }
 
-    /// Makes the conditioning of a batch, moves it to the batch's place in a slot and sends the rest after it.
+    /// Computes the conditioning of a batch, copies it into the batch's slot and then sends the rest.
     fn finish(
         &mut self,
         uploader: &Uploader,
@@ -283,13 +283,13 @@ impl ConditioningEngine {
         own.send(&mut brought, ready.image.bytes())?;
         engine.take(&ready.program, &mut brought)?;
         slots.push_back(brought);
-        // Nobody waits for it: all that follows stands behind it on the same stream.
+        // Not waited for: everything that follows is queued behind it on the same stream.
         engine.submit(&mut ready.program, &Control::default())?;
         uploader.send_with(slot, length, given.made, (engine, &ready.program, ready.made))?;
         Ok(())
     }
 
-    /// For a feed: the device adds what it makes.
+    /// The finisher of a feed: the device adds the conditioning.
     pub fn finisher<B: BringsSound>(own: &Shared) -> Finisher<B> {
         let own = Arc::clone(own);
         Box::new(move |uploader, slot, length, batch: &mut B| {

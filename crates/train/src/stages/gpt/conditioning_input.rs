@@ -1,5 +1,5 @@
-//! What a batch brings for conditioning, or other mels, that a device makes: written once, out of the loader's memory into that which the
-//! device is sent, and into no other on the way.
+//! The input of conditioning, or other mels, that a device computes for a batch. It is copied once, from the loader's memory
+//! to the memory that is sent to the device.
 
 use crate::error::TrainError;
 use myxtts_data::cache::audio_overlay::AUDIO_OVERLAP;
@@ -7,38 +7,41 @@ use myxtts_model::sequence::repeat_frames;
 use myxtts_tensor::engine::Slot;
 use std::ops::Range;
 
+/// Input of a [`ConditioningEngine`](super::conditioning_engine::ConditioningEngine) for one batch.
+///
 /// | part | shape | dtype | content |
 /// |---|---|---|---|
-/// | `places` | `[rows, frames]` | i32 | of every frame the number of its mel: in the table, or among those made of the sound |
-/// | `sound` | `[rows + 1, frames + 3, 256]` | f32 | samples, the last row silent; not there where mels lie in a table |
+/// | `places` | `[rows, frames]` | i32 | index of every frame's mel: in the table, or among those computed from the waveform |
+/// | `sound` | `[rows + 1, frames + 3, 256]` | f32 | samples, the last row silent; absent where mels are in a table |
 pub(in crate::stages) struct ConditioningInput {
-    /// Where both are: page-locked for a GPU.
+    /// The memory of both parts: page-locked for a GPU.
     pub slot: Slot,
     pub rows: usize,
     pub places: Range<usize>,
     pub sound: Option<Range<usize>>,
-    /// Where the inputs of the batch have what is made of it.
+    /// Range of the result in the inputs of the batch.
     pub made: Range<usize>,
 }
 
 impl ConditioningInput {
-    /// Numbers of mels in a table: what is below zero is none of them, and `silence` stands there.
+    /// Writes indices of mels in a table; negative ones become `silence`.
     pub fn write_places(&mut self, places: &[i32], silence: i32) -> Result<(), TrainError> {
         let into = &mut self.slot.bytes()?[self.places.clone()];
-        assert_eq!(into.len(), 4 * places.len(), "a number for every frame");
+        assert_eq!(into.len(), 4 * places.len(), "one index per frame");
         for (to, &place) in into.as_chunks_mut().0.iter_mut().zip(places) {
             *to = (if place < 0 { silence } else { place }).to_le_bytes();
         }
         Ok(())
     }
 
-    /// The sound of all rows, of which `heard` frames are, and the numbers of the mels that will be made of it.
+    /// Writes the waveforms of all rows, with `heard` valid frames each, and the indices of the mels that will be computed
+    /// from them.
     pub fn write_sound(&mut self, sound: &[u8], heard: &[i32]) -> Result<(), TrainError> {
         let (rows, frames) = (self.rows, self.places.len() / 4 / self.rows);
         let row = sound.len() / rows;
         let hop = row / (frames + AUDIO_OVERLAP as usize);
         let place = self.sound.clone().unwrap_or_default();
-        assert_eq!(place.len(), sound.len() + row, "a row of sound for every row, and a silent one");
+        assert_eq!(place.len(), sound.len() + row, "one waveform per row, and a silent one");
         let bytes = self.slot.bytes()?;
         let silence = (rows * frames) as i32;
         for (row, (into, &heard)) in
@@ -51,7 +54,7 @@ impl ConditioningInput {
         }
         let (own, silent) = bytes[place].split_at_mut(sound.len());
         for ((to, from), &heard) in own.chunks_exact_mut(row).zip(sound.chunks_exact(row)).zip(heard) {
-            // What stands behind the end was written for mels.
+            // Data behind the end is padding for mels, not samples.
             let sounding = match usize::try_from(heard) {
                 Err(_) | Ok(0) => 0,
                 Ok(heard) => (heard + AUDIO_OVERLAP as usize) * hop,
@@ -63,7 +66,7 @@ impl ConditioningInput {
         Ok(())
     }
 
-    /// Has every row say its `heard` frames again and again.
+    /// Repeats the `heard` frames of every row to the full length.
     pub fn repeat(&mut self, heard: &[i32]) -> Result<(), TrainError> {
         repeat_frames(&mut self.slot.bytes()?[self.places.clone()], 4, heard);
         Ok(())

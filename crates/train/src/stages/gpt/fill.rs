@@ -1,5 +1,5 @@
-//! A batch of records made what the GPT's inputs hold, byte for byte: ahead of the loop that trains, and for whoever asks a
-//! trained one.
+//! Converts a batch of records to the bytes of the GPT's inputs: ahead of the training loop, and for passes over a trained
+//! GPT.
 
 use super::augment::Augmenter;
 use super::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
@@ -22,16 +22,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the loop has to know of a batch that was made.
+/// What the loop needs to know about a batch.
 pub(in crate::stages) struct GptBatch {
     pub shape: GptShape,
     pub rows: u64,
     pub records: Vec<u32>,
-    /// Targets of text, of codes and of the alignment head that count.
+    /// Number of valid targets of text, codes and alignment head.
     pub targets: [f32; 3],
-    /// What its conditioning is made of where a device makes it.
+    /// The input of its conditioning, where a device computes it.
     pub(super) given: Option<ConditioningInput>,
-    /// Its rows have each other's texts; never where that was not asked for, or cannot be.
+    /// Whether rows have each other's texts; false where that was not requested or is not possible.
     pub(super) is_shuffled: bool,
 }
 
@@ -41,25 +41,25 @@ impl BringsSound for GptBatch {
     }
 }
 
-/// Makes batches of records inputs of the GPT.
+/// Converts batches of records to inputs of the GPT.
 #[derive(Clone)]
 pub(in crate::stages) struct Filler {
     pub sizes: GptSizes,
     pub masks: Masks,
     pub frames: u32,
-    /// Divides mels, band by band.
+    /// Divisors of mels, per band.
     pub stats: Vec<f32>,
     pub layout: Arc<Layout>,
     pub precision: Precision,
-    /// What the records hold in the place of conditioning mels.
+    /// What the records have instead of conditioning mels.
     pub(super) kind: ConditioningKind,
-    /// Who makes conditioning of it, where they hold something else.
+    /// The engine that computes conditioning; `None` where batches carry it.
     pub(super) engine: Option<Shared>,
-    /// Whether rows are given the texts of other rows, where a batch has several.
+    /// Whether rows get the texts of other rows, where a batch has several.
     pub(super) shuffle_texts: bool,
     /// Whether there are targets of the alignment head.
     pub(super) aligned: bool,
-    /// What changes training batches before they are fed; none for validation and latents.
+    /// Augments training batches; `None` for validation and latents.
     pub(super) augmenter: Option<Arc<Augmenter>>,
     images: HashMap<GptShape, (InputLayout, GptInputs, GptTargets)>,
 }
@@ -92,7 +92,7 @@ impl Filler {
         GptShape { batch: rows as usize, frames: self.frames as usize, text, mel }
     }
 
-    /// A tape that has the inputs of a shape and nothing else yet.
+    /// A tape with only the inputs of a shape.
     pub fn tape(&self, shape: GptShape) -> (Tape, GptInputs, GptTargets) {
         let mut tape = Tape::new(self.layout.clone(), self.precision);
         let inputs = GptInputs::new(&mut tape, &self.sizes, shape, self.masks);
@@ -115,7 +115,7 @@ impl Filler {
         Ok(bytes.max().unwrap_or(0))
     }
 
-    /// Writes the inputs of a batch, and says how many bytes they are.
+    /// Writes the inputs of a batch, and returns their number of bytes.
     pub fn fill(
         &mut self,
         bytes: &[u8],
@@ -213,7 +213,7 @@ impl Filler {
         Ok((image.bytes(), GptBatch { shape, rows, records, targets, given, is_shuffled }))
     }
 
-    /// Where a batch puts what its conditioning is made of, as soon as that may be written.
+    /// The slot for the conditioning input of a batch, as soon as it may be written.
     fn place(
         &self,
         rows: usize,
@@ -221,7 +221,7 @@ impl Filler {
         made: &mut Made,
     ) -> Result<ConditioningInput, TrainError> {
         let Some(engine) = &self.engine else {
-            return Err(TrainError::Feed("nobody makes the conditioning of these batches".into()));
+            return Err(TrainError::Feed("no device computes the conditioning of these batches".into()));
         };
         ConditioningEngine::placed(engine, rows, range, made)
     }

@@ -1,4 +1,4 @@
-//! The settings of what keeps the GPT from memorising clips.
+//! Settings against memorising clips.
 
 use crate::align::Alignments;
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 /// Options against memorising clips. The default does nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Regularization {
-    /// Share of input codes that are hidden.
+    /// Share of input codes that are masked, 0 to 1.
     pub masking: f64,
-    /// Share of rows that are made of pieces of several clips.
+    /// Share of rows that are recombined from segments of several clips, 0 to 1.
     pub recombination: f64,
     /// Weight of the alignment head's loss; 0 leaves it out.
     pub alignment_weight: f64,
-    /// Whether attention begins along the text, in a GPT that begins from nothing.
+    /// Whether attention is initialised along the text, in a GPT trained from scratch.
     pub diagonal: bool,
-    /// Share of rows whose text is left out.
+    /// Share of rows without their text, 0 to 1.
     pub text_dropout: f64,
-    /// Whether codes begin as the DVAE's vectors of them, in a GPT that begins from nothing.
+    /// Whether code embeddings are initialised with the DVAE's vectors, in a GPT trained from scratch.
     pub codebook_start: bool,
-    /// Which token each code says; recombination, head and diagonal start need it.
+    /// The token spoken at each code; required by recombination, alignment head and diagonal start.
     pub alignments: Option<Arc<Alignments>>,
-    /// The token of a space.
+    /// Id of the space token.
     pub space: i32,
 }
 
 impl Regularization {
-    /// Whether any part of it has to know which token each code says.
+    /// Whether any setting requires alignments.
     pub fn needs_alignments(&self) -> bool {
         self.recombination > 0.0 || self.alignment_weight > 0.0 || self.diagonal
     }
@@ -35,12 +35,12 @@ impl Regularization {
         self.alignment_weight > 0.0 && self.alignments.is_some()
     }
 
-    /// Tokens per code that attention begins with, where it does.
+    /// Tokens per code of the initial attention; `None` without diagonal start.
     pub fn diagonal_rate(&self) -> Option<f64> {
         self.alignments.as_ref().filter(|_| self.diagonal)?.rate()
     }
 
-    /// In words, for the stage's description.
+    /// One line for the stage's description; `None` where everything is off.
     pub(super) fn described(&self) -> Option<String> {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let mut parts = Vec::new();
@@ -48,7 +48,10 @@ impl Regularization {
             parts.push(format!("{} of the input codes masked", percent(self.masking)));
         }
         if self.recombination > 0.0 && self.alignments.is_some() {
-            parts.push(format!("{} of the rows joined from pieces of clips", percent(self.recombination)));
+            parts.push(format!(
+                "{} of the rows recombined from segments of clips",
+                percent(self.recombination)
+            ));
         }
         if self.aligns() {
             parts.push(format!("an alignment head with weight {}", self.alignment_weight));
@@ -59,6 +62,6 @@ impl Regularization {
         if self.diagonal_rate().is_some() {
             parts.push("attention starting along the text".to_owned());
         }
-        (!parts.is_empty()).then(|| format!("against learning by heart: {}", parts.join(", ")))
+        (!parts.is_empty()).then(|| format!("against overfitting: {}", parts.join(", ")))
     }
 }

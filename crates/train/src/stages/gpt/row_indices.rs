@@ -1,20 +1,20 @@
-//! Records whose conditioning mels are told by their numbers in a table of all of them.
+//! Records with row indices into a table of all mels, instead of their conditioning mels.
 
 use myxtts_data::problem::Problem;
 use myxtts_data::record::{CONDITIONING_MEL, Column, Dtype, Overlay, RecordError, RecordSource};
 use std::sync::Arc;
 
-/// The number of a mel, in the place of the mel.
+/// The index of a mel, in place of the mel.
 pub(super) const PLACE: Column = Column { name: CONDITIONING_MEL.name, dtype: Dtype::I32, width: 1 };
 
-/// The records.
+/// Records with row indices.
 pub(super) struct RowIndices {
     base: Arc<dyn RecordSource>,
     columns: Vec<Column>,
     at: usize,
-    /// Of each record the number of its first mel and how many there are, or what is wrong with it.
+    /// Per record: the index of its first mel and their number, or its problem.
     found: Vec<(i32, Result<u32, Problem>)>,
-    /// The silent mel behind all others.
+    /// Index of the silent mel, after all others.
     pub silence: i32,
 }
 

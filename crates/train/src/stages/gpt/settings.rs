@@ -8,51 +8,52 @@ use myxtts_model::{GptSizes, Masks};
 use myxtts_tensor::Mode;
 use std::time::Duration;
 
-/// How the stage is set up.
+/// Settings of the GPT stage.
 #[derive(Clone, Debug)]
 pub struct GptSettings {
     /// Sizes of the network.
     pub sizes: GptSizes,
-    /// Rows of a batch.
+    /// Rows per batch.
     pub rows: BatchRows,
-    /// Frames of conditioning.
+    /// Mel frames of conditioning.
     pub frames: u32,
-    /// The temperature that speakers and languages are balanced by.
+    /// Temperature of the balance between speakers and languages.
     pub balance: f64,
-    /// In which order clips come.
+    /// The order of clips.
     pub order: ClipOrder,
-    /// What may be looked at, and what counts.
+    /// Attention and loss masks.
     pub masks: Masks,
-    /// Batches whose gradients make one step.
+    /// Number of batches per step (gradient accumulation).
     pub accumulate: u64,
-    /// Recorded, or kernel by kernel.
+    /// Whether steps are captured as graphs or launched kernel by kernel.
     pub mode: Mode,
-    /// How batches come to the device.
+    /// How batches get to the device.
     pub feeding: Feeding,
-    /// Where their conditioning comes from.
+    /// The source of their conditioning.
     pub conditioning: Conditioning,
-    /// The model begins not before so long after its feed, and not before the feed is full.
+    /// Minimum time between the start of the feed and of the model, which also waits until the feed is full; `None` starts
+    /// at once.
     pub start_delay: Option<Duration>,
     /// Lengths that batches are padded to.
     pub lengths: Lengths,
-    /// Every draw comes from it.
+    /// Seed of all random streams.
     pub seed: u64,
-    /// Device memory that may be used.
+    /// Limit of device memory, in bytes.
     pub memory_limit: Option<u64>,
-    /// The first so many blocks are left as they are, with everything before them.
+    /// Number of first blocks that stay frozen, with everything before them.
     pub freeze_layers: usize,
-    /// The rank of adapters that are trained instead of the weights.
+    /// Rank of adapters that are trained instead of the weights; `None` trains the weights.
     pub lora_rank: Option<usize>,
-    /// What keeps it from learning clips by heart.
+    /// Measures against overfitting.
     pub regularization: Regularization,
 }
 
-/// Lengths that batches are padded to: each is a shape, and each shape is recorded once.
+/// Lengths that batches are padded to: each is a shape, and each shape is captured once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
-    /// At most so many.
+    /// Maximum number of lengths.
     pub buckets: u32,
-    /// Multiples of so many codes, and of so many tokens.
+    /// Lengths are multiples of this many codes, and of this many tokens.
     pub unit: u32,
 }
 

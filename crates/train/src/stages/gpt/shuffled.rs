@@ -1,8 +1,7 @@
-//! Texts exchanged between the rows of a batch: what the model guesses worse with them it owes to the right ones.
+//! Texts exchanged between the rows of a batch: the increase of the loss measures how much the model uses the text.
 
-/// How many rows down the texts of a batch move, so that every valid row has the text of another: the shift that leaves the
-/// fewest rows with the text they had, the smallest of several. None where there is one row, or where that would be most of
-/// them.
+/// Number of rows by which texts move down, so that valid rows get the text of another row: the smallest shift that leaves
+/// the fewest rows with their own text. `None` with a single row, or where that would be most of them.
 pub(super) fn shift(tokens: &[i32], lengths: &[i32], valid: usize) -> Option<usize> {
     let width = tokens.len() / lengths.len().max(1);
     let text = |row: usize| {
@@ -14,7 +13,7 @@ pub(super) fn shift(tokens: &[i32], lengths: &[i32], valid: usize) -> Option<usi
     (2 * unchanged <= valid).then_some(shift)
 }
 
-/// The texts of a batch moved down; rows behind the valid ones stay.
+/// The texts of a batch moved down; rows after the valid ones stay.
 pub(super) fn shuffled(tokens: &[i32], lengths: &[i32], valid: usize, shift: usize) -> (Vec<i32>, Vec<i32>) {
     let width = tokens.len() / lengths.len().max(1);
     let (mut moved, mut moved_lengths) = (tokens.to_vec(), lengths.to_vec());
@@ -46,7 +45,7 @@ mod tests {
 
     #[test]
     fn readings_of_one_text_are_not_exchanged_with_each_other() {
-        // Moved by one, the two pairs would leave half of the rows as they are.
+        // Moved by one, half of the rows of the two pairs would keep their text.
         let (tokens, lengths) = batch(&[&[1], &[1], &[2], &[2]]);
         assert_eq!(shift(&tokens, &lengths, 4), Some(2));
     }

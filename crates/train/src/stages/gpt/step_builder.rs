@@ -1,4 +1,4 @@
-//! A GPT stage before it has a device: its network, its batches, the tapes of its steps, and so the memory it will take.
+//! A GPT stage without a device: its network, batches and step tapes, and from these the memory it will need.
 
 use super::conditioning_feed::{ConditioningKind, parts};
 use super::fill::Filler;
@@ -40,7 +40,7 @@ pub(super) fn network(settings: &GptSettings, recipe: &Recipe) -> (Gpt, Arc<Layo
     (gpt, layout, released)
 }
 
-/// How its engine is made.
+/// Options of its engine.
 pub(super) fn options(settings: &GptSettings, recipe: &Recipe) -> EngineOptions {
     let training = match recipe.ema_decay {
         Some(_) => Training::AdamWithAverage,
@@ -49,7 +49,7 @@ pub(super) fn options(settings: &GptSettings, recipe: &Recipe) -> EngineOptions 
     EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() }
 }
 
-/// The batches that are learnt from, of records as they are fed, and those that are only measured on.
+/// Training batches of the records as they are fed, and validation batches.
 pub(crate) fn batches(
     settings: &GptSettings,
     source: &dyn RecordSource,
@@ -86,13 +86,13 @@ pub(crate) fn batches(
     };
     match Batches::new(source, validation.iter().copied(), held_out) {
         Ok(held_out) => Ok((plan, Some(held_out))),
-        // All of them longer than the model takes: there is nothing to validate on.
+        // All validation records are longer than the model allows: there is nothing to validate on.
         Err(PlanError::NoRecords { .. }) => Ok((plan, None)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// What the tapes of a stage are made of.
+/// Builds the tapes of a stage.
 pub(super) struct StepBuilder<'a> {
     pub settings: &'a GptSettings,
     pub slice: &'a ReplicaSlice,
@@ -105,8 +105,8 @@ pub(super) struct StepBuilder<'a> {
 }
 
 impl StepBuilder<'_> {
-    /// Bytes in all: `held` for weights and what follows them, every shape's inputs, the largest shape's activations and,
-    /// on a GPU, batches that wait.
+    /// Total bytes: `held` for weights and optimiser state, the inputs of every shape, the activations of the largest shape
+    /// and, on a GPU, waiting batches.
     pub fn need(
         &self,
         held: usize,
@@ -162,13 +162,13 @@ impl StepBuilder<'_> {
         let mut losses = self.gpt.losses(&mut tape, &outputs, &targets, weights);
         let mut shares = None;
         if phase != Phase::Validate && self.slice.world() > 1 {
-            // Means over this slice's targets, of which there are more or fewer than in other slices: each becomes its
-            // part of the mean over the whole batch.
+            // Losses are means over this slice's targets, whose number differs between slices: each is scaled to its part of
+            // the mean over the whole batch.
             let kinds = if losses.alignment.is_some() { 3 } else { 2 };
             let own: Vec<Value> = (0..kinds).map(|_| tape.input([1], DType::F32)).collect();
             losses.text = tape.multiply(losses.text, own[0]);
             losses.mel = tape.multiply(losses.mel, own[1]);
-            // It has none where a row has lost its text, and where a clip could not be aligned.
+            // A slice may have no such target, where a row lost its text or a clip could not be aligned.
             losses.alignment = losses.alignment.map(|(loss, correct)| (tape.multiply(loss, own[2]), correct));
             losses.total = losses.weighted(&mut tape, weights);
             shares = Some(own);
@@ -191,7 +191,8 @@ impl StepBuilder<'_> {
     }
 }
 
-/// What a GPT stage would take of each of its devices, for any batch, before there is a stage: no device is opened.
+/// The memory that a GPT stage would need on each of its devices, for any batch, before there is a stage: no device is
+/// opened.
 pub struct GptForecast<'a> {
     settings: GptSettings,
     recipe: Recipe,
@@ -200,14 +201,14 @@ pub struct GptForecast<'a> {
     filler: Filler,
     forecast: Forecast,
     device: Device,
-    /// All of the device's memory; as much as one likes where that is not known.
+    /// All memory of the device; unlimited where it is not known.
     memory: u64,
     source: &'a dyn RecordSource,
     split: RecordSplit<'a>,
 }
 
 impl<'a> GptForecast<'a> {
-    /// Of a stage with so many replicas, on records of which only the lengths are asked.
+    /// The forecast of a stage with `replicas` replicas; only the lengths of records are read.
     pub fn new(
         settings: GptSettings,
         recipe: Recipe,
@@ -227,21 +228,21 @@ impl<'a> GptForecast<'a> {
         filler.aligned = settings.regularization.aligns();
         let slice = match replicas {
             0 | 1 => ReplicaSlice::WHOLE,
-            // Nobody will meet the others: they are counted only.
+            // The other replicas only count; they never run.
             n => ReplicaSlice::of(Arc::new(Replica::group(n).swap_remove(0))),
         };
         let (device, memory) = (machine.device, u64::MAX);
         GptForecast { settings, recipe, slice, gpt, filler, forecast, device, memory, source, split }
     }
 
-    /// On a device of so many bytes: there is a share of them that conditioning may lie in.
+    /// Sets the memory of the device, in bytes: resident conditioning may take a share of it.
     pub fn on_memory_of(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// Bytes of a device, with batches of so many rows in all, and steps of so many batches, with conditioning that
-    /// stays there: all but the batches that wait.
+    /// Bytes per device with batches of `rows` rows in all and steps of `accumulate` batches, including resident
+    /// conditioning, without waiting batches.
     pub fn planned(&self, rows: usize, accumulate: usize) -> Result<u64, TrainError> {
         let mut settings = self.settings_of(rows);
         settings.accumulate = accumulate as u64;
@@ -285,7 +286,7 @@ impl<'a> GptForecast<'a> {
     }
 }
 
-/// Training's shapes, and a larger one where a held-out record needs it.
+/// The shapes of training, and a larger one where a validation record needs it.
 fn ladder(plan: &Batches, source: &dyn RecordSource, records: &[u32]) -> Ladder {
     let mut rungs = plan.ladder().rungs().to_vec();
     let (tokens, codes) = (crate::overlay::position(source, TOKENS), crate::overlay::position(source, CODES));

@@ -10,13 +10,13 @@ use myxtts_tensor::Control;
 use myxtts_tensor::engine::Upload;
 use std::sync::Arc;
 
-/// What the best GPT is chosen by; lower is better. With little speech the loss rises again early, because the GPT becomes
-/// too sure of itself, while it still learns to read: more of its first choices are right, and those are what is spoken.
+/// The score by which the best GPT is chosen; lower is better. With little speech the loss rises early, because the GPT
+/// becomes overconfident, while it still learns to read: its top-1 accuracy increases, which determines what is spoken.
 fn score(loss: f64, accuracy: f64) -> f64 {
     (1.0 - accuracy) + 0.01 * loss
 }
 
-/// What a pass over a held-out batch found: means over its targets, and how many codes were right of how many.
+/// The result of a pass over validation batches: means over the targets, and the numbers of right codes and of all codes.
 struct Pass {
     text: f64,
     codes: f64,
@@ -39,7 +39,7 @@ impl GptStage {
         let text = sum(&right, |pass| pass.text * pass.count) / counted;
         let accuracy = sum(&right, |pass| pass.correct) / counted;
         let mut numbers = vec![("codes", codes), ("text", text), ("accuracy", accuracy)];
-        // The same batches with each other's texts; those that cannot have them are left out of the difference.
+        // The same batches with exchanged texts; batches where that is not possible are left out of the difference.
         let wrong = self.measured(&batches, true)?;
         let pairs = || right.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_shuffled);
         let compared: f64 = pairs().map(|(right, _)| right.count).sum();
@@ -50,7 +50,7 @@ impl GptStage {
         Ok(Some(Validation { score: score(codes, accuracy), loss: codes, numbers }))
     }
 
-    /// Passes held-out batches through the network, each row with its own text or with another row's.
+    /// Passes validation batches through the network, each row with its own text or with another row's.
     fn measured(&mut self, batches: &Arc<Batches>, shuffle_texts: bool) -> Result<Vec<Pass>, TrainError> {
         let count = batches.batches_per_epoch();
         let budget = self.settings.feeding.failures;
