@@ -13,14 +13,15 @@ use crate::replica_slice::ReplicaSlice;
 use crate::samples::Samples;
 use crate::sizes::Sizes;
 use crate::stage_settings::{
-    clip_order, conditioning, dvae_settings, feeding, gpt_rows, gpt_settings, lengths,
+    conditioning, dvae_settings, feeding, gpt_rows, gpt_settings, lengths,
 };
 use crate::stages::clips::Clips;
 use crate::stages::codes::{self, CodesFile, codes_of};
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, TokenTargets};
 use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
-use crate::stages::latents::{self, LatentSettings, latents_of};
+use crate::stages::latent_file::LatentFile;
+use crate::stages::latents::{LatentSettings, latents_of};
 use crate::stages::{RecordSplit, Stage, StageKind};
 use crate::training_data::Corpus;
 use myxtts_data::features::Recipe as Features;
@@ -164,6 +165,7 @@ impl<'a> StageContext<'a> {
                     seed,
                     tokenizer: &corpus.tokenizer,
                     failures: feeding.failures,
+                    folder: self.codes.parent().unwrap_or(Path::new("")),
                 };
                 let coded = self.with_codes(model)?;
                 let make = || {
@@ -177,25 +179,9 @@ impl<'a> StageContext<'a> {
                 };
                 let latents = match self.ranks {
                     None => make()?,
-                    Some(ranks) => {
-                        ranks.broadcast(make, |latents| latents::encode(latents), latents::decode)?
-                    }
+                    Some(ranks) => LatentFile::broadcast(ranks, make, how.folder)?,
                 };
-                let settings = DecoderSettings {
-                    decoder: sizes.decoder.clone(),
-                    speaker: sizes.speaker.clone(),
-                    discriminators: sizes.discriminators.clone(),
-                    rows: sizes.decoder_rows,
-                    window: sizes.decoder_window,
-                    heard: sizes.speaker_frames,
-                    discriminators_from: sizes.discriminators_from,
-                    balance: plan.data.balance_temperature,
-                    order: clip_order(plan),
-                    mode,
-                    feeding,
-                    seed,
-                    memory_limit: plan.training.memory_limit,
-                };
+                let settings = DecoderSettings { mode, feeding, ..DecoderSettings::from_plan(plan, &sizes) };
                 let clips = Arc::new(Clips::load(&settings, &*source, latents, corpus.split())?);
                 self.placed(settings.rows, model, move |machine, slice, model| {
                     let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());

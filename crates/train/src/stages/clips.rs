@@ -1,9 +1,9 @@
-//! The clips a decoder learns from, and how batches are drawn from them. Only the GPT's states over them are in memory: sound,
-//! and what speakers are heard by, are read when a batch is made.
+//! The clips a decoder learns from, and how batches are drawn from them. The GPT's states over them, their sound
+//! and what speakers are heard by are read when a batch is made.
 
 use super::RecordSplit;
 use super::decoder::DecoderSettings;
-use super::latents::Latents;
+use super::latent_file::LatentFile;
 use crate::error::TrainError;
 use myxtts_data::batch::balance;
 use myxtts_data::record::RecordSource;
@@ -13,7 +13,8 @@ use std::collections::HashSet;
 /// One clip to learn from.
 pub(super) struct Clip {
     pub record: u32,
-    pub latents: Latents,
+    /// States of the GPT in [`Clips::latents`].
+    pub rows: usize,
     pub speaker: u32,
 }
 
@@ -27,6 +28,7 @@ pub struct Clips {
     drawn_from: Vec<usize>,
     /// Clips of each speaker, as numbers of `train`.
     pub(super) by_speaker: Vec<Vec<usize>>,
+    pub(super) latents: LatentFile,
     pub(super) settings: DecoderSettings,
 }
 
@@ -38,18 +40,18 @@ impl Clips {
     pub fn load(
         settings: &DecoderSettings,
         source: &dyn RecordSource,
-        mut latents: Vec<Latents>,
+        latents: LatentFile,
         RecordSplit { train, validation }: RecordSplit<'_>,
     ) -> Result<Clips, TrainError> {
-        let mut clips = |records: &[u32]| -> Vec<Clip> {
+        let clips = |records: &[u32]| -> Vec<Clip> {
             let mut clips = Vec::new();
             for &record in records {
-                let own = std::mem::take(&mut latents[record as usize]);
+                let rows = latents.rows(record as usize);
                 // The last state is of the end, and stands for no sound.
-                if own.len() / settings.decoder.latent <= settings.window {
+                if rows <= settings.window {
                     continue;
                 }
-                clips.push(Clip { record, latents: own, speaker: source.speaker(record as usize) });
+                clips.push(Clip { record, rows, speaker: source.speaker(record as usize) });
             }
             clips
         };
@@ -74,20 +76,13 @@ impl Clips {
             Some(times) => (0..train.len()).flat_map(|i| std::iter::repeat_n(i, times[i] as usize)).collect(),
             None => (0..train.len()).collect(),
         };
-        Ok(Clips { train, held_out, left_out, drawn_from, by_speaker, settings: settings.clone() })
-    }
-
-    /// Bytes of the states in memory.
-    pub(super) fn bytes(&self) -> u64 {
-        let states =
-            self.train.iter().chain(&self.held_out).map(|clip| size_of_val(&clip.latents[..]) as u64);
-        states.sum()
+        Ok(Clips { train, held_out, left_out, drawn_from, by_speaker, latents, settings: settings.clone() })
     }
 
     /// A row of the batch of a step. `attempt` is 0, or counts the rows before it whose clips could not be read: each gives
     /// another row, and the same one whenever it is asked for.
     pub(super) fn row(&self, step: u64, row: usize, attempt: u64) -> Row<'_> {
-        let DecoderSettings { window, decoder, order, rows: all, .. } = &self.settings;
+        let DecoderSettings { window, order, rows: all, .. } = &self.settings;
         let count = self.drawn_from.len() as u64;
         let seed = self.seed(step, row, attempt);
         let place = match order.shuffled || attempt > 0 {
@@ -95,7 +90,7 @@ impl Clips {
             false => (step % count * *all as u64 + row as u64) % count,
         };
         let clip = &self.train[self.drawn_from[place as usize]];
-        let room = clip.latents.len() / decoder.latent - window;
+        let room = clip.rows - window;
         let start = seed.below(1, room as u64) as usize;
         let other = self.reference(clip, seed);
         (clip, start, other, Seed::new(self.settings.seed).derive("heard").with(step).at(row as u64))

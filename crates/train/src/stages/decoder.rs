@@ -244,12 +244,12 @@ impl StageCore for DecoderStage {
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips, {rows} windows of {:.2} s in a batch; memory {:.2} GiB, and {:.2} GiB of the machine's own for the \
+                "{} clips, {rows} windows of {:.2} s in a batch; memory {:.2} GiB, and a temporary file of {:.2} GiB for the \
                  GPT's states",
                 self.clips.train.len(),
                 decoder.samples_of(*window) as f64 / decoder.wave_rate as f64,
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64,
-                self.clips.bytes() as f64 / (1u64 << 30) as f64
+                self.clips.latents.file_bytes() as f64 / (1u64 << 30) as f64
             ),
         ];
         if let Some(&first) = self.clips.left_out.first() {
@@ -402,8 +402,8 @@ impl Stage for DecoderStage {
                 let mut next = (0..held_out.len()).map(|i| &held_out[(from + row + i) % held_out.len()]);
                 loop {
                     let Some(clip) = next.next() else { return Err(bad.no_substitute(step, row)) };
-                    let start = (clip.latents.len() / settings.decoder.latent - settings.window) / 2;
-                    if bad.is_read(clip, rows.push_target(settings, &*self.source, clip, start))? {
+                    let start = (clip.rows - settings.window) / 2;
+                    if bad.is_read(clip, rows.push_target(&self.clips, &*self.source, clip, start))? {
                         if bad.is_read(clip, rows.push_reference(settings, &*self.source, clip, 0))? {
                             break;
                         }

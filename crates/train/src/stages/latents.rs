@@ -7,6 +7,7 @@ use crate::feed::{Made, field};
 use crate::job_control::JobControl;
 use crate::model::Model;
 use crate::overlay::{CODES, WithCodes};
+use crate::stages::latent_file::LatentFile;
 use half::bf16;
 use myxtts_data::batch::{Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
 use myxtts_data::loader::{FailureBudget, HostSlab, Loader, Options as LoaderOptions};
@@ -17,11 +18,8 @@ use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Control, Engine, EngineOptions, Program, Training, Value};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::path::Path;
 use std::sync::Arc;
-
-/// States of one record `[codes + 1, width]`: row i is the one that predicted code i, the last the one that predicted the end.
-/// Rounded to bf16, which is half the memory and as exact as the GPU that made them.
-pub type Latents = Vec<bf16>;
 
 /// Settings of [`latents_of`].
 #[derive(Clone, Copy)]
@@ -34,6 +32,8 @@ pub struct LatentSettings<'a> {
     pub tokenizer: &'a Tokenizer,
     /// How many bad records are accepted.
     pub failures: FailureBudget,
+    /// Folder of the temporary file.
+    pub folder: &'a Path,
 }
 
 /// The states of all records; empty where a record does not fit the model or its states are no numbers.
@@ -41,9 +41,9 @@ pub fn latents_of(
     source: &Arc<WithCodes>,
     model: &Model,
     machine: ComputeDevice,
-    LatentSettings { frames, seed, tokenizer, failures }: LatentSettings<'_>,
+    LatentSettings { frames, seed, tokenizer, failures, folder }: LatentSettings<'_>,
     JobControl { progress, stop }: JobControl<'_>,
-) -> Result<Vec<Latents>, TrainError> {
+) -> Result<LatentFile, TrainError> {
     let missing = || TrainError::Missing { stage: "decoder", what: "a GPT", earlier: "gpt" };
     let sizes = model.gpt_sizes(tokenizer)?.ok_or_else(missing)?;
     let mut declare = Declare::new(0.0, &|_| false);
@@ -81,8 +81,9 @@ pub fn latents_of(
     let uploader = engine.uploader(Upload::WithStep)?;
     let mut slot = uploader.slot(filler.slot_bytes(&batches, 1)?)?;
     let mut programs: HashMap<GptShape, (Program, Value)> = HashMap::new();
-    let mut all = vec![Latents::new(); source.len()];
     let width = sizes.width;
+    let mut all = LatentFile::create(folder, width, source.len())?;
+    let mut rounded = Vec::new();
     let mut silent = Vec::new();
     progress.start("latents", source.len() as u64);
     for batch in loader {
@@ -113,7 +114,9 @@ pub fn latents_of(
                 silent.push(source.id(record));
                 continue;
             }
-            all[record] = own.iter().map(|&x| bf16::from_f32(x)).collect();
+            rounded.clear();
+            rounded.extend(own.iter().map(|&x| bf16::from_f32(x)));
+            all.append(record, &rounded)?;
         }
         progress.advance(u64::from(info.rows_valid));
     }
@@ -126,28 +129,4 @@ pub fn latents_of(
         ));
     }
     Ok(all)
-}
-
-/// States on the way to another process: how many records, then the length and the numbers of each.
-pub(crate) fn encode(latents: &[Latents]) -> Vec<u8> {
-    let mut bytes = (latents.len() as u64).to_le_bytes().to_vec();
-    for own in latents {
-        bytes.extend((own.len() as u64).to_le_bytes());
-        own.iter().for_each(|x| bytes.extend(x.to_bits().to_le_bytes()));
-    }
-    bytes
-}
-
-/// What [`encode`] wrote.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Latents>> {
-    let (count, mut rest) = bytes.split_first_chunk::<8>()?;
-    let mut all = Vec::new();
-    for _ in 0..u64::from_le_bytes(*count) {
-        let (length, after) = rest.split_first_chunk::<8>()?;
-        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?.checked_mul(2)?;
-        let own = after.get(..length)?.chunks_exact(2);
-        all.push(own.map(|pair| bf16::from_bits(u16::from_le_bytes([pair[0], pair[1]]))).collect());
-        rest = &after[length..];
-    }
-    rest.is_empty().then_some(all)
 }

@@ -8,6 +8,7 @@ pub mod decoder;
 pub mod dvae;
 mod forecast;
 pub mod gpt;
+pub mod latent_file;
 pub mod latents;
 mod prompts;
 

@@ -19,6 +19,7 @@ use myxtts_train::mirrored::{Build, Mirrored};
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::session::{Session, StageEnd};
+use myxtts_train::stages::latent_file::LatentFile;
 use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::clips::Clips as DecoderClips;
@@ -259,7 +260,11 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
         model.take("speaker", serde_json::json!({}), &engine, &released, false).unwrap();
     }
     let state = |record: usize| (0..6 * crate::tiny::WIDTH).map(move |i| ((record + i) as f32 * 0.3).cos());
-    let latents = (0..6).map(|record| state(record).map(half::bf16::from_f32).collect()).collect();
+    let mut latents = LatentFile::create(&std::env::temp_dir(), crate::tiny::WIDTH, 6).unwrap();
+    for record in 0..6 {
+        let own: Vec<_> = state(record).map(half::bf16::from_f32).collect();
+        latents.append(record, &own).unwrap();
+    }
     let records: Vec<u32> = (0..6).collect();
     let heard = DecoderClips::load(
         &settings,

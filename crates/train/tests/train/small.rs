@@ -26,6 +26,7 @@ use myxtts_train::stages::clips::Clips as DecoderClips;
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
 use myxtts_train::stages::gpt::{GptSettings, GptStage};
+use myxtts_train::stages::latent_file::LatentFile;
 use myxtts_train::stages::{self, Stage};
 use myxtts_train::{ComputeDevice, Model, TrainError};
 use serde_json::Value;
@@ -270,8 +271,11 @@ pub fn stage(
                 memory_limit: None,
             };
             let latent = |i: usize, j: usize| bf16::from_f32(((i * 7 + j) as f32 * 0.61).sin());
-            let latents: Vec<Vec<bf16>> =
-                (0..CLIPS).map(|i| (0..(CODES + 1) * tiny::WIDTH).map(|j| latent(i, j)).collect()).collect();
+            let mut latents = LatentFile::create(&std::env::temp_dir(), tiny::WIDTH, CLIPS).unwrap();
+            for i in 0..CLIPS {
+                let own: Vec<bf16> = (0..(CODES + 1) * tiny::WIDTH).map(|j| latent(i, j)).collect();
+                latents.append(i, &own).unwrap();
+            }
             let clips = Arc::new(DecoderClips::load(&settings, &*source, latents, sides).unwrap());
             Box::new(
                 DecoderStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, clips, &model)

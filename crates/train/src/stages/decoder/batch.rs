@@ -54,7 +54,7 @@ impl BatchSampler {
         bad.begin_row();
         for attempt in 0..=ATTEMPTS {
             let (clip, start, reference, draw) = self.clips.row(step, row, attempt);
-            if bad.has(clip) || !bad.is_read(clip, rows.push_target(settings, source, clip, start))? {
+            if bad.has(clip) || !bad.is_read(clip, rows.push_target(&self.clips, source, clip, start))? {
                 continue;
             }
             for attempt in 0..=ATTEMPTS {

@@ -2,7 +2,7 @@
 
 use super::DecoderSettings;
 use crate::overlay::{floats, samples};
-use crate::stages::clips::Clip;
+use crate::stages::clips::{Clip, Clips};
 use myxtts_data::record::{RecordError, RecordSource, SPEAKER_MEL};
 use myxtts_tensor::Value as Node;
 use myxtts_tensor::engine::InputLayout;
@@ -47,16 +47,20 @@ impl RowBuffers {
     /// buffers as they were.
     pub fn push_target(
         &mut self,
-        DecoderSettings { decoder, window, .. }: &DecoderSettings,
+        clips: &Clips,
         source: &dyn RecordSource,
         clip: &Clip,
         start: usize,
     ) -> Result<(), RecordError> {
+        let DecoderSettings { decoder, window, .. } = &clips.settings;
         // Where the latents begin, at the rate of the waveform.
         let first = start * decoder.code_samples * decoder.wave_rate / decoder.code_rate;
         let wave = samples(source, clip.record as usize, first, decoder.samples_of(*window))?;
-        let latents = &clip.latents[start * decoder.latent..][..window * decoder.latent];
-        self.latents.extend(latents.iter().map(|x| x.to_f32()));
+        let record = clip.record as usize;
+        clips
+            .latents
+            .read(record, start, *window, &mut self.latents)
+            .map_err(|error| RecordError::Io { id: source.id(record), source: error })?;
         self.wave.extend(wave);
         self.speakers.push(clip.speaker as i32);
         Ok(())
