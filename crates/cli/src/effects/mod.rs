@@ -1,6 +1,7 @@
 //! Tests that every setting has an effect: one case for each setting of the table shows what changes with it. A setting without a
 //! case fails, unless it is in the list of those whose effect cannot be observed on this machine.
 
+mod fake_server;
 mod fixtures;
 mod observations;
 
@@ -45,13 +46,33 @@ macro_rules! observations {
 
 observations! {
     CORPUS: corpus, RECORDS: records, SPLIT: split, FILES: files, BATCHES: batches, DECODER_BATCHES: decoder_batches,
-    RECIPE: recipe, FEEDING: feeding, DEVICES: devices, NOTES: notes, RESOLVED: resolved, RECORD_MODE: record_mode, GPT: gpt,
-    SETUP: setup, TRAINED: trained, SPIKES: spikes, NAN: nan, RUNS: runs,
-    LISTENER: listener, SIZES: sizes,
+    FED: fed, DEVICES: devices, NOTES: notes, RESOLVED: resolved, ON_DEMAND: on_demand, GPT: gpt, SETUP: setup,
+    DVAE_SETUP: dvae_setup, TRAINED: trained, STAGES: stages, SPIKES: spikes, NAN: nan, RUNS: runs, HEARD: heard,
 }
 
 /// Settings whose effect cannot be observed here, why, and where it is tested instead.
-const EXCEPTIONS: &[(&str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str)] = &[
+    (
+        "data.num_workers",
+        "threads change the speed and no batch: `eighteen_settings_give_one_order` of crates/data compares the batches, and \
+         `bench` and `diagnose` measure the speed",
+    ),
+    (
+        "data.buffer_size",
+        "batches that wait in RAM change the speed and no batch: `eighteen_settings_give_one_order` of crates/data",
+    ),
+    (
+        "data.enhanced_gpu_prefetch",
+        "page-locked memory is for GPUs and changes the speed of copies alone: `diagnose --plant pageable-upload` measures it",
+    ),
+];
+
+/// A short decoder stage.
+const DECODER: &[&str] = &["training.gpt_steps=1", "data.decoder_batch_size=2"];
+const ONE_DECODER_STEP: &[&str] =
+    &["training.gpt_steps=1", "data.decoder_batch_size=2", "training.decoder_steps=1"];
+/// A recogniser that understands the same words in every file: it prints no character of the name of the file.
+const TRANSCRIPT: &str = "printf 21%.0s {wav}";
 
 #[rustfmt::skip] // one case, one line
 const CASES: &[Case] = &[
@@ -77,7 +98,7 @@ const CASES: &[Case] = &[
     case("data.preprocessing_mode", "runtime", FILES),
     case("data.cache_dir", "@/elsewhere", FILES),
     case("data.cache_columns", "tokens, dvae_mel", RECORDS),
-    case("data.memory_cache_mb", "7", RECORD_MODE).with(&["data.preprocessing_mode=runtime"]),
+    case("data.memory_cache_mb", "1", ON_DEMAND).with(&["data.preprocessing_mode=runtime"]),
     case("data.batch_size", "3", BATCHES),
     case("data.dvae_batch_size", "3", BATCHES),
     case("data.decoder_batch_size", "3", DECODER_BATCHES),
@@ -88,35 +109,30 @@ const CASES: &[Case] = &[
     case("data.shuffle", "false", DECODER_BATCHES),
     case("data.worst_batch_first", "true", BATCHES),
     case("data.balance_temperature", "1", BATCHES),
-    case("data.num_workers", "3", FEEDING),
-    case("data.prefetch_buffer_size", "3", FEEDING),
-    case("data.buffer_size", "99", FEEDING),
+    case("data.prefetch_buffer_size", "3", FED),
     case("data.model_start_delay", "7", DEVICES).with(&["data.data_gpu=0", "data.model_gpu=1"]),
     case("data.auto_tune_performance", "true", RESOLVED),
     case("data.native_loading", "false", FILES),
     case("data.data_gpu", "0", DEVICES).with(&["data.model_gpu=1"]),
     case("data.model_gpu", "2", DEVICES),
-    case("data.prefetch_to_gpu", "false", FEEDING),
     case("data.prefetch_to_gpu", "false", NOTES),
-    case("data.enhanced_gpu_prefetch", "false", FEEDING),
-    case("data.keep_on_device", "false", FEEDING),
     case("data.keep_on_device", "false", NOTES),
     // Acts on a GPU: the number of steps queued before the first is waited for.
     case("data.optimize_cpu_gpu_overlap", "false", NOTES),
 
-    case("model.preset", "small", SIZES),
+    case("model.preset", "small", DVAE_SETUP),
     case("model.masks", "coqui", GPT),
     case("model.audio_codes", "32", SETUP),
 
     case("training.seed", "5", BATCHES),
-    case("training.optimization_level", "basic", RECIPE),
+    case("training.optimization_level", "basic", TRAINED),
     case("training.dvae_steps", "5", TRAINED),
-    case("training.gpt_steps", "5", RECIPE),
-    case("training.decoder_steps", "5", RECIPE),
+    case("training.gpt_steps", "3", STAGES).with(&["training.decoder_steps=0"]),
+    case("training.decoder_steps", "1", STAGES).from("0").with(DECODER),
     case("training.learning_rate", "0.01", GPT),
     case("training.warmup_steps", "9", GPT),
-    case("training.schedule", "constant", RECIPE),
-    case("training.learning_rate_floor", "0.5", RECIPE),
+    case("training.schedule", "constant", TRAINED),
+    case("training.learning_rate_floor", "0.5", TRAINED),
     case("training.weight_decay", "0.5", GPT),
     case("training.gradient_clip", "0.01", GPT),
     case("training.gradient_accumulation_steps", "2", GPT),
@@ -131,7 +147,7 @@ const CASES: &[Case] = &[
     case("training.diagonal_start", "true", GPT).from("false"),
     case("training.text_dropout", "0.9", GPT).from("0"),
     case("training.codebook_start", "true", GPT).from("false"),
-    case("training.discriminator_start", "0.7", SIZES),
+    case("training.discriminator_start", "0", STAGES).with(ONE_DECODER_STEP),
     case("training.lora_rank", "2", GPT),
     case("training.lora_rank", "2", NOTES),
     case("training.freeze_layers", "1", GPT),
@@ -150,11 +166,10 @@ const CASES: &[Case] = &[
     case("training.reduce_bf16", "true", DEVICES).with(&["training.multi_gpu=true"]),
     case("training.visible_gpus", "3", DEVICES),
     case("training.memory_limit", "256MiB", SETUP).from("300MiB").with(&["data.dvae_batch_size=4096", "data.batch_size=2"]),
-    case("training.recognizer_command", "true", LISTENER),
-    case("training.recognizer_url", "http://127.0.0.1:1", LISTENER),
-    case("training.recognizer_model", "other", LISTENER).with(&["training.recognizer_url=http://127.0.0.1:1"]),
-    case("training.recognizer_digits", "true", LISTENER).with(&["training.recognizer_url=http://127.0.0.1:1"]),
-    case("training.enable_graph_mode", "false", FEEDING),
+    case("training.recognizer_command", TRANSCRIPT, HEARD),
+    case("training.recognizer_url", "http://127.0.0.1:1", HEARD),
+    case("training.recognizer_model", "other", HEARD).with(&["training.recognizer_url=http://127.0.0.1:1"]),
+    case("training.recognizer_digits", "true", HEARD).with(&["training.recognizer_url=http://127.0.0.1:1"]),
     case("training.enable_graph_mode", "false", NOTES),
     case("training.enable_eager_debug", "true", NAN),
 ];
@@ -231,13 +246,13 @@ fn settings_of_batches_and_devices_change_batches_and_feeds() {
         [
             BATCHES.0,
             DECODER_BATCHES.0,
-            FEEDING.0,
+            FED.0,
             DEVICES.0,
             NOTES.0,
             RESOLVED.0,
-            RECORD_MODE.0,
-            LISTENER.0,
-            SIZES.0,
+            ON_DEMAND.0,
+            HEARD.0,
+            DVAE_SETUP.0,
         ]
         .contains(&case.observed.0)
     });
@@ -245,12 +260,12 @@ fn settings_of_batches_and_devices_change_batches_and_feeds() {
 
 #[test]
 fn settings_of_the_recipe_change_the_weights_of_a_gpt() {
-    assert_effects(|case| [GPT.0, RECIPE.0].contains(&case.observed.0));
+    assert_effects(|case| case.observed.0 == GPT.0);
 }
 
 #[test]
 fn settings_of_a_run_change_its_messages_and_files() {
-    assert_effects(|case| [TRAINED.0, SPIKES.0, NAN.0, RUNS.0, SETUP.0].contains(&case.observed.0));
+    assert_effects(|case| [TRAINED.0, STAGES.0, SPIKES.0, NAN.0, RUNS.0, SETUP.0].contains(&case.observed.0));
 }
 
 #[test]

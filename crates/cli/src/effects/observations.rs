@@ -8,27 +8,25 @@ use myxtts_run::config::Key;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::progress::{Progress, Silent, StepProgress};
+use myxtts_tensor::Control;
 use myxtts_tensor::engine::Arena;
-use myxtts_tensor::{Control, Device, Precision};
 use myxtts_train::ComputeDevice;
-use myxtts_train::corpus::{CorpusSet, RecordMode, assemble};
+use myxtts_train::corpus::{CorpusSet, assemble};
 use myxtts_train::devices::RunDevices;
 use myxtts_train::notes::{PlannedRun, settings_notes};
 use myxtts_train::pipeline::{self, Devices, Request};
 use myxtts_train::preview::Preview;
 use myxtts_train::replica_slice::Replicas;
 use myxtts_train::session::Session;
-use myxtts_train::sizes::Sizes;
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::training_data::Corpus;
 
+use super::fake_server::FakeServer;
 use super::fixtures::{Mels, TestFolder, generated_corpus};
 use crate::progress::Terminal;
 
 /// Describes an effect of a plan.
 pub type Observation = fn(&TestFolder, &Plan) -> anyhow::Result<String>;
-
-const ALL: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
 
 fn opened(plan: &Plan) -> anyhow::Result<Corpus> {
     Ok(assemble::open(plan, &Arc::default(), &Terminal::new())?)
@@ -125,23 +123,13 @@ pub fn decoder_batches(folder: &TestFolder, plan: &Plan) -> anyhow::Result<Strin
     })
 }
 
-/// The recipe of every stage, and its learning rate at a few steps.
-pub fn recipe(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let of = |stage| {
-        let recipe = plan.recipe(stage, false);
-        let rates: Vec<f64> = (0..5).map(|i| recipe.schedule.at(i * recipe.steps / 4)).collect();
-        format!("{recipe:?} {rates:?}\n")
-    };
-    Ok(ALL.map(of).concat())
-}
-
-/// How batches reach a device, and how steps run there. No device is opened.
-pub fn feeding(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let corpus = generated_corpus(Mels::Normal);
-    let gpu = ComputeDevice { device: Device::Cuda(0), precision: Precision::F32 };
-    let context = StageContext::of(plan, &corpus, gpu, &folder.path(""), &Silent);
-    let StageContext { feeding, conditioning, lengths, mode, .. } = &context;
-    Ok(format!("{feeding:?} {:?} {conditioning:?} {lengths:?} {mode:?}", feeding.loading()))
+/// Bytes of the slots in which batches of a GPT wait.
+pub fn fed(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    stage(folder, plan, StageKind::Gpt, |stage| {
+        let taken = stage.submit(0, &Control::default())?;
+        stage.wait(taken.ticket)?;
+        Ok(format!("{} bytes", taken.fed.bytes))
+    })
 }
 
 /// The devices of a run on a machine with four simulated GPUs.
@@ -166,19 +154,30 @@ pub fn resolved(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     Ok(others.map(|value| format!("{} {}\n", value.key.path, value.value)).collect())
 }
 
-/// Sizes of all networks, batches and windows.
-pub fn sizes(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    Ok(format!("{:?}", Sizes::without_vocabulary(plan, ComputeDevice::CPU)))
+/// The transcript of a clip and its errors, by the recogniser for spoken samples. Where it is a server, one is started that
+/// answers once; with the model it was asked for.
+pub fn heard(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    let mut training = plan.training.clone();
+    let server = training.recognizer_url.is_some().then(FakeServer::start).transpose()?;
+    if let Some(server) = &server {
+        training.recognizer_url = Some(server.address.clone());
+    }
+    let Some(mut recognizer) = myxtts_train::evaluate::listener::Listener::of(&training)? else {
+        return Ok("no recogniser".to_owned());
+    };
+    let heard = recognizer.hear(&folder.path("corpus/wavs/a-0.wav"), "twenty one", "en");
+    if let Some(error) = recognizer.failed() {
+        anyhow::bail!("{error}");
+    }
+    Ok(format!("{heard:?} {:?}", server.map(FakeServer::requested_model)))
 }
 
-/// The speech recogniser for spoken samples.
-pub fn listener(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    Ok(format!("{:?}", myxtts_train::evaluate::listener::Listener::of(&plan.training)?))
-}
-
-/// Where records come from.
-pub fn record_mode(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    Ok(format!("{:?}", RecordMode::from_plan(&plan.data)))
+/// The messages on opening a corpus whose features are computed on demand: what stays in memory.
+pub fn on_demand(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    let listener = Listener::default();
+    assemble::open(plan, &Arc::default(), &listener)?;
+    let lines = listener.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(lines.into_iter().filter(|line| line.contains("on demand")).collect())
 }
 
 /// Runs `act` on a stage with generated clips.
@@ -234,20 +233,33 @@ pub fn setup(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     Ok([StageKind::Dvae, StageKind::Gpt].map(of).join("\n"))
 }
 
+/// The description of a DVAE stage.
+pub fn dvae_setup(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    stage(folder, plan, StageKind::Dvae, |stage| Ok(stage.description().join("\n")))
+}
+
 /// A DVAE trained to the end.
 pub fn trained(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    run(plan, Mels::Normal)
+    run(plan, Mels::Normal, Some(StageKind::Dvae))
+}
+
+/// The steps of all stages of a run, with their losses.
+pub fn stages(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    let messages = run(plan, Mels::Normal, None)?;
+    let is_step =
+        |line: &&str| line.starts_with("step ") || line.contains(" from ") || line.starts_with("error");
+    Ok(messages.lines().filter(is_step).collect::<Vec<_>>().join("\n"))
 }
 
 /// The number of loss spikes on clips of which one is an outlier.
 pub fn spikes(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let messages = run(plan, Mels::Outlier)?;
+    let messages = run(plan, Mels::Outlier, Some(StageKind::Dvae))?;
     Ok(format!("{} spikes", messages.matches("is a spike").count()))
 }
 
 /// A DVAE trained on clips of NaN values.
 pub fn nan(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    run(plan, Mels::Nan)
+    run(plan, Mels::Nan, Some(StageKind::Dvae))
 }
 
 #[derive(Default)]
@@ -272,7 +284,7 @@ impl Progress for Listener {
 }
 
 /// The messages of a run, how it ends, and what it leaves in the folder.
-fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
+fn run(plan: &Plan, mels: Mels, only: Option<StageKind>) -> anyhow::Result<String> {
     let corpus = generated_corpus(mels);
     let folder = RunFolder::create(&plan.training.runs_dir, Some("run"), plan)?;
     let listener = Listener::default();
@@ -286,7 +298,7 @@ fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
         progress: &listener,
         listener: None,
     };
-    let request = Request { only: Some(StageKind::Dvae), from: None };
+    let request = Request { only, from: None };
     let ended = pipeline::train(
         &mut session,
         &request,
