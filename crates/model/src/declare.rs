@@ -113,21 +113,21 @@ pub struct Affine {
 }
 
 /// Decides by name whether a parameter is trained; the others are frozen.
-pub type Choice<'a> = &'a dyn Fn(&str) -> bool;
+pub type TrainedFilter<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Declares the parameters of one or more networks.
 pub struct Declare<'a> {
     builder: LayoutBuilder,
     decayed: GroupId,
     plain: GroupId,
-    trained: Choice<'a>,
+    trained: TrainedFilter<'a>,
     released: Vec<Released>,
 }
 
 impl<'a> Declare<'a> {
     /// Starts an empty declaration. Weights of linear and convolution layers decay by `weight_decay`; biases, norms and
     /// embeddings never do.
-    pub fn new(weight_decay: f32, trained: Choice<'a>) -> Declare<'a> {
+    pub fn new(weight_decay: f32, trained: TrainedFilter<'a>) -> Declare<'a> {
         let mut builder = LayoutBuilder::new();
         let decayed = builder.group("weights", weight_decay, 1.0);
         let plain = builder.group("biases, norms, embeddings", 0.0, 1.0);

@@ -8,8 +8,8 @@
 //! | wave | `[batch, 256 * frames, 1]` | -1 to 1 |
 
 use crate::declare::{Affine, Declare};
-use crate::normed::{Normed, fold};
 use crate::shapes::{ShapeError, ShapeOf, dims, unfit};
+use crate::weight_norm::{WeightNormConv, fold};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
 use myxtts_tensor::{Engine, Error, Init, ParameterId, Tape, Value};
@@ -147,12 +147,12 @@ impl DecoderSizes {
 struct Block {
     taps: usize,
     /// A dilated convolution, an undilated one, and the dilation.
-    pairs: Vec<([Normed; 2], usize)>,
+    pairs: Vec<([WeightNormConv; 2], usize)>,
 }
 
 struct Stage {
     growth: Growth,
-    grow: Normed,
+    grow: WeightNormConv,
     speaker: Affine,
     blocks: Vec<Block>,
 }
@@ -195,7 +195,8 @@ impl Decoder {
                 "{taps} taps do not grow a signal evenly by {rate}"
             );
             let (from, c) = (sizes.channels_after(i), sizes.channels_after(i + 1));
-            let grow = Normed::conv_transpose1d(declare, &format!("{PREFIX}ups.{i}"), (from, taps, c));
+            let grow =
+                WeightNormConv::conv_transpose1d(declare, &format!("{PREFIX}ups.{i}"), (from, taps, c));
             let speaker = declare.linear_of_conv(&format!("{PREFIX}conds.{i}"), c, speaker, uniform(speaker));
             let mut blocks = Vec::new();
             for (j, residual) in sizes.residuals.iter().enumerate() {
@@ -286,9 +287,10 @@ impl Block {
     fn declare(declare: &mut Declare, name: &str, c: usize, residual: &Residual) -> Block {
         assert!(!residual.dilations.is_empty(), "a residual block has at least one pair of convolutions");
         let taps = residual.taps;
-        let mut list = |list: &str| -> Vec<Normed> {
+        let mut list = |list: &str| -> Vec<WeightNormConv> {
             let all = 0..residual.dilations.len();
-            all.map(|i| Normed::conv1d(declare, &format!("{name}.{list}.{i}"), (c, taps, c))).collect()
+            all.map(|i| WeightNormConv::conv1d(declare, &format!("{name}.{list}.{i}"), (c, taps, c)))
+                .collect()
         };
         let (dilated, plain) = (list("convs1"), list("convs2"));
         let pairs = dilated.into_iter().zip(plain).map(|(a, b)| [a, b]);

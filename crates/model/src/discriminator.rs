@@ -5,7 +5,7 @@
 //! discriminators. One backward pass over the sum of the losses gives each side its own gradient.
 
 use crate::declare::Declare;
-use crate::normed::{Normed, Weights};
+use crate::weight_norm::{WeightNormConv, Weights};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::Conv1d;
 use myxtts_tensor::ops::pad::Padding;
@@ -87,7 +87,7 @@ enum View {
 
 struct Discriminator {
     view: View,
-    layers: Vec<(Layer, Normed)>,
+    layers: Vec<(Layer, WeightNormConv)>,
 }
 
 /// The parameters of all discriminators.
@@ -181,8 +181,8 @@ impl Discriminator {
     fn declare(declare: &mut Declare, name: &str, view: View, layers: &[Layer]) -> Discriminator {
         // HiFi-GAN stores a period discriminator as a 2-D convolution with a kernel one wide.
         let conv = match view {
-            View::Period(_) => Normed::conv2d_tall,
-            View::Scale(_) => Normed::conv1d,
+            View::Period(_) => WeightNormConv::conv2d_tall,
+            View::Scale(_) => WeightNormConv::conv1d,
         };
         let (mut from, mut all) = (1, Vec::new());
         for (i, &layer) in layers.iter().enumerate() {

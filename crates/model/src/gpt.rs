@@ -18,7 +18,7 @@ pub use inputs::{Condition, FrameLengths, GptInputs, GptShape, GptTargets};
 use crate::affine::torch_linear;
 use crate::conditioning::{ConditioningEncoder, ConditioningSizes};
 use crate::declare::{Affine, Declare};
-use crate::lora::{Adapter, LoraSizes, Product};
+use crate::lora::{Adapter, LoraLinear, LoraSizes};
 use crate::perceiver::{Perceiver, PerceiverSizes};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::attention::{Mask, Order};
@@ -99,11 +99,11 @@ impl GptSizes {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     norm1: Affine,
-    qkv: Product,
-    out: Product,
+    qkv: LoraLinear,
+    out: LoraLinear,
     norm2: Affine,
-    up: Product,
-    down: Product,
+    up: LoraLinear,
+    down: LoraLinear,
 }
 
 /// Name prefix of the alignment head's parameters.
@@ -259,7 +259,7 @@ impl Gpt {
                 let norm2 = declare.norm(&name("ln_2"), width);
                 let up = declare.linear_transposed(&name("mlp.c_fc"), 4 * width, width, normal);
                 let down = declare.linear_transposed(&name("mlp.c_proj"), width, 4 * width, last);
-                let [qkv, out, up, down] = [qkv, out, up, down].map(Product::new);
+                let [qkv, out, up, down] = [qkv, out, up, down].map(LoraLinear::new);
                 Block { norm1, qkv, out, norm2, up, down }
             })
             .collect();
@@ -305,7 +305,7 @@ impl Gpt {
     pub fn add_lora(&mut self, declare: &mut Declare<'_>, lora: &LoraSizes) {
         let width = self.sizes.width;
         for (i, block) in self.blocks.iter_mut().enumerate() {
-            let mut add = |product: &mut Product, part: &str, out: usize, from: usize| {
+            let mut add = |product: &mut LoraLinear, part: &str, out: usize, from: usize| {
                 let name = format!("gpt.gpt.h.{i}.{part}");
                 product.adapter =
                     Some(Adapter::declare(declare, &name, product.affine.weight, (out, from), lora));

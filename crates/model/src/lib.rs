@@ -24,8 +24,8 @@
 //! ```
 
 pub mod declare;
-pub mod normed;
 pub mod shapes;
+pub mod weight_norm;
 
 pub mod codebook;
 pub mod dvae;
@@ -52,7 +52,7 @@ pub mod presets;
 
 pub mod weights;
 
-pub use declare::{Affine, Choice, Declare, Released};
+pub use declare::{Affine, Declare, Released, TrainedFilter};
 pub use generate::{Forced, GenerateError, Generator, SlotId, SlotOptions, SlotOutput, Slots, Spoken};
 pub use gpt::{
     Condition, FrameLengths, Gpt, GptInputs, GptLosses, GptOptions, GptOutputs, GptShape, GptSizes,

@@ -92,14 +92,14 @@ impl Adapter {
 
 /// A linear layer with an optional adapter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Product {
+pub(crate) struct LoraLinear {
     pub affine: Affine,
     pub adapter: Option<Adapter>,
 }
 
-impl Product {
-    pub fn new(affine: Affine) -> Product {
-        Product { affine, adapter: None }
+impl LoraLinear {
+    pub fn new(affine: Affine) -> LoraLinear {
+        LoraLinear { affine, adapter: None }
     }
 
     /// Computes `x Wᵀ + b + residual` plus the adapter's contribution.

@@ -21,7 +21,7 @@ struct Small {
 }
 
 fn small(device: Device, lora: Option<&LoraSizes>) -> Small {
-    let only: Choice<'_> = &is_adapter;
+    let only: TrainedFilter<'_> = &is_adapter;
     let mut declare = Declare::new(0.01, if lora.is_some() { only } else { TRAINED });
     let mut sizes = GptSizes::of(2, 64, 2, 300, 30);
     sizes.conditioning.blocks = 2;

@@ -1,12 +1,12 @@
 //! Shared by the tests of networks: devices, engines with weights, layouts, comparisons.
 
-use myxtts_model::{Choice, Declare, Released};
+use myxtts_model::{Declare, Released, TrainedFilter};
 use myxtts_tensor::{Device, Engine, EngineOptions, Layout, Precision, Role, Tape, Training};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// All parameters are trained.
-pub const TRAINED: Choice<'static> = &|_| true;
+pub const TRAINED: TrainedFilter<'static> = &|_| true;
 
 /// Devices a test runs on: the CPU, and a GPU if there is one.
 pub fn devices(test: &str) -> Vec<Device> {

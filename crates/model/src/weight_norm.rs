@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// The parameters of one weight-normalised convolution.
 #[derive(Clone, Copy, Debug)]
-pub struct Normed {
+pub struct WeightNormConv {
     length: ParameterId,
     direction: ParameterId,
     bias: ParameterId,
@@ -24,12 +24,16 @@ pub struct Weights {
     pub bias: Value,
 }
 
-impl Normed {
+impl WeightNormConv {
     /// Declares `NAME.parametrizations.weight.original0 [out, 1, 1]`, `…original1 [out, in, taps]` and `NAME.bias [out]`.
     /// The engine's layout of the direction is `[out, taps, in]`.
-    pub fn conv1d(declare: &mut Declare, name: &str, (out, taps, from): (usize, usize, usize)) -> Normed {
+    pub fn conv1d(
+        declare: &mut Declare,
+        name: &str,
+        (out, taps, from): (usize, usize, usize),
+    ) -> WeightNormConv {
         let (there, ours) = ([out, from, taps], [out, taps, from]);
-        Normed::declare(declare, name, &there, &[0, 2, 1], &ours, out)
+        WeightNormConv::declare(declare, name, &there, &[0, 2, 1], &ours, out)
     }
 
     /// Like `conv1d` where the release stores the taps as `[out, in, taps, 1]`: a 2-D convolution over the height only.
@@ -37,9 +41,9 @@ impl Normed {
         declare: &mut Declare,
         name: &str,
         (out, taps, from): (usize, usize, usize),
-    ) -> Normed {
+    ) -> WeightNormConv {
         let (there, ours) = ([out, from, taps, 1], [out, taps, from]);
-        Normed::declare(declare, name, &there, &[0, 2, 3, 1], &ours, out)
+        WeightNormConv::declare(declare, name, &there, &[0, 2, 3, 1], &ours, out)
     }
 
     /// Declares a transposed convolution: `…original1 [in, out, taps]`, in the engine `[in, taps, out]`. The length is per
@@ -48,9 +52,9 @@ impl Normed {
         declare: &mut Declare,
         name: &str,
         (from, taps, out): (usize, usize, usize),
-    ) -> Normed {
+    ) -> WeightNormConv {
         let (there, ours) = ([from, out, taps], [from, taps, out]);
-        Normed::declare(declare, name, &there, &[0, 2, 1], &ours, out)
+        WeightNormConv::declare(declare, name, &there, &[0, 2, 1], &ours, out)
     }
 
     fn declare(
@@ -60,7 +64,7 @@ impl Normed {
         order: &[usize],
         ours: &[usize],
         out: usize,
-    ) -> Normed {
+    ) -> WeightNormConv {
         let row = (ours[1] * ours[2]) as f32;
         // A uniform distribution has a third of its squared bound as variance: the initial length is about that of the
         // direction, so that the initial weight is about the direction itself.
@@ -70,7 +74,7 @@ impl Normed {
         ones[0] = there[0];
         let g = format!("{name}.parametrizations.weight.original0");
         let v = format!("{name}.parametrizations.weight.original1");
-        Normed {
+        WeightNormConv {
             length: declare.same(&g, &ones, Init::Constant(length), false),
             direction: declare.weight(&v, there, order, ours, Init::Uniform(bound)),
             bias: declare.bias(&format!("{name}.bias"), out, Init::Zeros),
@@ -90,8 +94,11 @@ impl Normed {
 
 /// Computes the plain weights once and stores them in place of the directions, for networks that are no longer trained. The
 /// values are those that every run would compute.
-pub fn fold<'n>(engine: &mut Engine, all: impl IntoIterator<Item = &'n mut Normed>) -> Result<(), Error> {
-    let mut all: Vec<&mut Normed> = all.into_iter().filter(|one| !one.is_folded).collect();
+pub fn fold<'n>(
+    engine: &mut Engine,
+    all: impl IntoIterator<Item = &'n mut WeightNormConv>,
+) -> Result<(), Error> {
+    let mut all: Vec<&mut WeightNormConv> = all.into_iter().filter(|one| !one.is_folded).collect();
     let mut tape = Tape::new(Arc::clone(engine.layout()), engine.precision());
     let weights: Vec<Value> = all.iter().map(|one| one.weights(&mut tape).weight).collect();
     weights.iter().for_each(|weight| tape.keep(*weight));
