@@ -23,33 +23,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod declare;
-pub mod shapes;
-pub mod weight_norm;
-
+mod affine;
 pub mod codebook;
-pub mod dvae;
-pub mod speaker;
-
+pub mod conditioning;
+pub mod declare;
 pub mod decoder;
 pub mod discriminator;
-
-mod affine;
-
-pub mod conditioning;
-pub mod perceiver;
-pub mod sequence;
-
-pub mod lora;
-
-pub mod gpt;
-
-pub mod sampling;
-
+pub mod dvae;
 pub mod generate;
-
+pub mod gpt;
+pub mod lora;
+pub mod perceiver;
 pub mod presets;
-
+pub mod sampling;
+pub mod sequence;
+pub mod shapes;
+pub mod speaker;
+pub mod weight_norm;
 pub mod weights;
 
 pub use declare::{Affine, Declare, Released, TrainedFilter};

@@ -9,15 +9,13 @@
 //! 5. [`vocoder`], [`stream`], [`waveform`]: latents decoded to samples, whole or while codes are still generated
 //! 6. [`narration`], [`audio_file`]: pieces joined to one recording, encoded and written
 
+pub mod audio_file;
 pub mod compute_device;
 pub mod error;
+pub mod guard;
 pub mod language;
 pub mod long_text;
 pub mod narration;
-pub mod weight_source;
-
-pub mod audio_file;
-pub mod guard;
 mod proofread;
 pub mod reference;
 pub mod speaking;
@@ -30,6 +28,7 @@ pub mod voice;
 mod voice_encoding;
 pub mod voices;
 pub mod waveform;
+pub mod weight_source;
 
 pub use compute_device::ComputeDevice;
 pub use error::SpeakError;
