@@ -63,6 +63,10 @@ fn a_machine_begins_a_run_or_goes_on_with_it() {
     fs::write(folder.path().join("code-1"), "75").unwrap();
     let output = run("machine.sh", &["corpus", "mina"], folder.path(), &variables);
     assert_eq!((output.status.code(), lines(&output)), (Some(75), vec![launched(8, 1, "--resume mina")]));
+    // RUNS names another folder, where the run does not exist yet.
+    let elsewhere: Vec<(&str, &str)> = variables.into_iter().chain([("RUNS", "other runs")]).collect();
+    let output = run("machine.sh", &["corpus", "mina"], folder.path(), &elsewhere);
+    assert_eq!(lines(&output), [launched(8, 1, "corpus --name mina --runs-dir other runs")]);
 }
 
 #[test]
@@ -155,7 +159,7 @@ fn the_options_in_these_files_exist() {
     for option in ["--gpus", "--machines", "--machine ", "--rendezvous"] {
         assert!(launch.contains(option), "launch has no {option}");
     }
-    for option in ["--resume", "--name", "--preset", "--set"] {
+    for option in ["--resume", "--name", "--preset", "--runs-dir", "--set"] {
         assert!(train.contains(option), "train has no {option}");
     }
     for option in ["--shard", "--merge", "--set"] {
