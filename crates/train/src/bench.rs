@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_share_is_never_more_than_all_of_the_time() {
+    fn the_busy_share_is_at_most_one() {
         // Ten steps of 90 ms on the device in a second; profiled, three of them took 100 ms each, 80 ms of it kernels.
         let timed: Vec<Timed> = (0..10).map(|_| step(Some(0.09))).collect();
         let on_device = spans(&timed).unwrap();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_tells_no_times_has_no_share() {
+    fn a_device_without_a_clock_has_no_share() {
         assert_eq!(spans(&[step(Some(0.1)), step(None)]), None);
         assert_eq!(Profiled { share: 0.5, kernels: 0.1, spans: None }.inside_steps(), None);
         assert_eq!(Profiled { share: 0.0, kernels: 0.0, spans: Some(0.0) }.inside_steps(), None);

@@ -64,11 +64,11 @@ impl RunDevices {
             Some(count) => Found::simulated(count),
             None => Found::of(&myxtts_tensor::device::devices()),
         };
-        let asked = StrategyRequest::of(plan, device);
-        let fallback = if strict { None } else { strategy::fall_back(&found, &asked) };
-        let asked = fallback.as_ref().map_or(&asked, |(instead, _)| instead);
-        let strategy = strategy::strategy(&found, asked)?;
-        let mut feed = strategy::feed(&found, asked)?;
+        let request = StrategyRequest::of(plan, device);
+        let fallback = if strict { None } else { strategy::fall_back(&found, &request) };
+        let request = fallback.as_ref().map_or(&request, |(instead, _)| instead);
+        let strategy = strategy::strategy(&found, request)?;
+        let mut feed = strategy::feed(&found, request)?;
         if let Some((_, sentence)) = fallback {
             if feed.choice == Feed::Buffered {
                 feed.reason = "a GPU named for them does not exist here".to_owned();
@@ -88,8 +88,8 @@ impl RunDevices {
         identity: &Identity,
     ) -> Result<RunDevices, TrainError> {
         let found = Found::of(&myxtts_tensor::device::devices());
-        let asked = StrategyRequest::of(plan, device);
-        let visible: Vec<u32> = match &asked.visible {
+        let request = StrategyRequest::of(plan, device);
+        let visible: Vec<u32> = match &request.visible {
             Some(visible) => visible.clone(),
             None => found.gpus.iter().map(|(number, _)| *number).collect(),
         };
@@ -97,10 +97,10 @@ impl RunDevices {
             (None, gpus @ [_, _, ..], Some(local_rank)) => {
                 let gpu = gpus.get(local_rank).ok_or(RankError::NoGpu { local_rank, gpus: gpus.len() })?;
                 // Checked as if the user had named it.
-                let asked = StrategyRequest { visible: Some(vec![*gpu]), ..asked };
-                strategy::strategy(&found, &asked)?
+                let request = StrategyRequest { visible: Some(vec![*gpu]), ..request };
+                strategy::strategy(&found, &request)?
             }
-            _ => strategy::strategy(&found, &asked)?,
+            _ => strategy::strategy(&found, &request)?,
         };
         let Identity { rank, world, .. } = identity;
         strategy.reason = format!("rank {rank} of {world}; {}", strategy.reason);

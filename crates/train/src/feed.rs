@@ -16,7 +16,7 @@ pub use feeding::{Depth, Feeding};
 pub use maker::{Finisher, Made, Maker, field, maker_of};
 
 use crate::error::TrainError;
-use crate::fault::OnTheWay;
+use crate::fault::FeedFault;
 use myxtts_tensor::engine::{Slot, Uploader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ struct Making<T> {
     maker: Maker<T>,
     finisher: Option<Finisher<T>>,
     /// A fault injected by `diagnose`; `None` in training. It gets no access to the measurements.
-    planted: Option<OnTheWay>,
+    planted: Option<FeedFault>,
 }
 
 /// A batch that is ready for a step.
@@ -61,12 +61,12 @@ impl<T> Fed<T> {
         number: u64,
     ) -> Result<Fed<T>, TrainError> {
         let mut made = Made::default();
-        let asked = Instant::now();
+        let start = Instant::now();
         let bytes = slot.bytes()?;
         if let Some(planted) = &mut making.planted {
             planted.lock();
         }
-        let until_free = asked.elapsed();
+        let until_free = start.elapsed();
         made.blocked = until_free;
         let began = Instant::now();
         let (length, mut what) = (making.maker)(number, bytes, &mut made)?;
@@ -245,7 +245,7 @@ impl<T: Send + 'static> Feed<T> {
 
     /// Returns the next batch. Its slot must be given back after a program has taken it.
     pub fn next_batch(&mut self) -> Result<Fed<T>, TrainError> {
-        let asked = Instant::now();
+        let start = Instant::now();
         let fed = match &mut self.way {
             Way::Blocking { making, uploader, slot } => {
                 let slot = slot.take().ok_or_else(|| TrainError::Feed("a slot was not given back".into()))?;
@@ -253,7 +253,7 @@ impl<T: Send + 'static> Feed<T> {
             }
             Way::Ahead(ahead) => ahead.receive(self.next)?,
         };
-        let between = self.meter.took(asked);
+        let between = self.meter.took(start);
         self.next += 1;
         self.meter.measured.last_made = fed.made;
         if let Way::Ahead(ahead) = &mut self.way {
@@ -332,10 +332,10 @@ impl Meter {
     }
 
     /// Adds a wait to the measurements, and returns the time since the batch before.
-    fn took(&mut self, asked: Instant) -> Duration {
+    fn took(&mut self, start: Instant) -> Duration {
         let now = Instant::now();
-        self.measured.last_wait = now - asked;
-        self.measured.waited += now - asked;
+        self.measured.last_wait = now - start;
+        self.measured.waited += now - start;
         self.measured.batches += 1;
         self.last.replace(now).map_or(Duration::from_secs(3600), |last| now - last)
     }

@@ -208,7 +208,7 @@ mod tests {
     const LITTLE: Facts = Facts { hours: 2.0, clips: 2_000, speakers: 1 };
 
     #[test]
-    fn little_speech_fills_what_is_open_and_keeps_what_is_written() {
+    fn little_speech_fills_unset_settings_and_keeps_the_others() {
         let mut plan = plan();
         plan.training.code_masking = Some(0.1);
         let chosen = choose(&mut plan, &LITTLE, true);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn much_speech_is_trained_as_before() {
+    fn enough_speech_changes_no_setting() {
         let mut plan = plan();
         let much = Facts { hours: 24.0, clips: 13_000, speakers: 1 };
         assert!(choose(&mut plan, &much, true).is_empty());

@@ -296,8 +296,8 @@ impl Resynthesizer {
         let mut keep = |this: &mut Self, way: &str, clip: &Clip| -> Result<Measures, ResynthesizeError> {
             let path = folder.join(way).join(format!("{id}.wav"));
             durable::write(&path, &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
-            let beside = (way != WAYS[0]).then_some(&original);
-            let mut measures = this.meter.measure(clip, beside);
+            let reference = (way != WAYS[0]).then_some(&original);
+            let mut measures = this.meter.measure(clip, reference);
             measures.similarity =
                 this.synthesizer.as_mut().and_then(|own| similarity(own, clip, heard.as_ref()));
             measures.heard = listener.as_deref_mut().and_then(|listener| match measures.flaws.silent {

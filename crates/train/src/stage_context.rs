@@ -1,4 +1,4 @@
-//! What a stage is built from, and how: on one device, on several, or on the ranks of a run.
+//! What a stage is built from, and how it is built: on one device, on several, or on the ranks of a run.
 
 use crate::align::Alignments;
 use crate::compute_device::ComputeDevice;
@@ -12,9 +12,7 @@ use crate::ranks::{Ranks, lead};
 use crate::replica_slice::ReplicaSlice;
 use crate::samples::Samples;
 use crate::sizes::Sizes;
-use crate::stage_settings::{
-    conditioning, dvae_settings, feeding, gpt_rows, gpt_settings, lengths,
-};
+use crate::stage_settings::{conditioning, dvae_settings, feeding, gpt_rows, gpt_settings, lengths};
 use crate::stages::clips::Clips;
 use crate::stages::codes::{self, CodesFile, codes_of};
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
@@ -40,36 +38,36 @@ pub const ORDER: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::D
 /// The file inside a run that holds its audio codes.
 const CODES_FILE: &str = "codes.bin";
 
-/// What a stage is made of, beside the model.
+/// Everything a stage is built from except the model.
 pub struct StageContext<'a> {
     /// Its settings.
     pub plan: &'a Plan,
-    /// What it learns from.
+    /// The data it trains on.
     pub corpus: &'a Corpus,
-    /// Where it runs, or its first replica.
+    /// The device of the stage, or of its first replica.
     pub machine: ComputeDevice,
-    /// Where its replicas run; none where there is one alone.
+    /// The devices of the replicas; empty where there is only one.
     pub machines: &'a [ComputeDevice],
-    /// Processes that share every batch, each with one replica; none where this one is alone.
+    /// Processes that share every batch, with one replica each; `None` in a run of one process.
     pub ranks: Option<&'a Arc<Ranks>>,
-    /// The file that keeps audio codes, or will.
+    /// The file of the audio codes; it may not exist yet.
     pub codes: PathBuf,
-    /// How batches come to the device.
+    /// How batches get to the device.
     pub feeding: Feeding,
     /// Where the conditioning of the GPT's batches comes from.
     pub conditioning: Conditioning,
     /// Lengths that the GPT's batches are padded to.
     pub lengths: Lengths,
-    /// Recorded, or kernel by kernel.
+    /// Whether steps are captured as graphs or launched kernel by kernel.
     pub mode: Mode,
-    /// Who is told how far codes and latents are.
+    /// Receives the progress of computing codes and latents.
     pub progress: &'a dyn Progress,
-    /// Raised when they are to be left.
+    /// When true, that computation stops.
     pub stop: Arc<AtomicBool>,
 }
 
 impl<'a> StageContext<'a> {
-    /// As a plan has it, in a folder.
+    /// The context for a plan, with files in `folder`.
     pub fn of(
         plan: &'a Plan,
         corpus: &'a Corpus,
@@ -98,12 +96,12 @@ impl<'a> StageContext<'a> {
         }
     }
 
-    /// Replicas that share every batch.
+    /// Number of replicas that share every batch.
     fn replicas(&self) -> usize {
         self.ranks.map_or(self.machines.len(), |ranks| ranks.world())
     }
 
-    /// A stage, ready for its first step.
+    /// Builds a stage, ready for its first step.
     pub fn stage(
         &self,
         kind: StageKind,
@@ -123,7 +121,7 @@ impl<'a> StageContext<'a> {
                     settings.feeding.depth = side.depth(settings.feeding.depth);
                     settings.mels = Some(MelDevice {
                         device: side.device,
-                        sounds: side.sounds.clone(),
+                        waveforms: side.waveforms.clone(),
                         start_delay: side.model_start_delay,
                     });
                 }
@@ -149,7 +147,7 @@ impl<'a> StageContext<'a> {
                 let source = self.with_codes(model)?;
                 settings.regularization = self.regularization(&source)?;
                 let rows = match plan.data.frame_budget {
-                    // Batches of whatever length come in multiples of it.
+                    // Batches limited by length get a multiple of this number of rows.
                     Some(_) => self.replicas().max(1),
                     None => plan.data.batch_size,
                 };
@@ -191,8 +189,8 @@ impl<'a> StageContext<'a> {
         }
     }
 
-    /// A stage on one machine, or a replica of it on as many as a batch of so many rows can be split over: the user has no
-    /// say in how large the batches of some stages are, so that there one of three may stay idle.
+    /// Builds a stage on one device, or a replica of it on as many devices as a batch of `rows` rows can be split over. The
+    /// batch sizes of some stages are fixed, so one of three devices may stay idle.
     fn placed(
         &self,
         rows: usize,
@@ -214,7 +212,7 @@ impl<'a> StageContext<'a> {
         if most == 1 {
             return build(self.machine, ReplicaSlice::WHOLE, model);
         }
-        // Replicas are made on their own threads, of one model in memory.
+        // Replicas are built on their own threads, from one model in memory.
         let whole = Arc::new(std::mem::take(model));
         let of = whole.clone();
         let build: Build =
@@ -227,19 +225,19 @@ impl<'a> StageContext<'a> {
         Ok(Box::new(stage))
     }
 
-    /// What is spoken of a model, on the way and at the end.
+    /// The samples that are spoken during training and at its end.
     pub(crate) fn samples<'b>(&'b self, model: &'b Model) -> Samples<'b> {
         Samples {
             sentences: &self.corpus.sentences,
             source: &*self.corpus.source,
             model,
             machine: self.machine,
-            cleaner: Features::of(&self.plan.data).cleaner,
+            cleaner: Features::from_plan(&self.plan.data).cleaner,
             memory_limit: self.plan.training.memory_limit,
         }
     }
 
-    /// What comes before a stage, as it begins: how long a step takes does not depend on what it says.
+    /// The stages before `stage`, untrained: the time of a step does not depend on the values of its weights.
     pub fn untrained(&self, stage: StageKind) -> Result<Model, TrainError> {
         let mut model = Model::default();
         model.set_vocabulary(&self.corpus.tokenizer);
@@ -250,7 +248,7 @@ impl<'a> StageContext<'a> {
         Ok(model)
     }
 
-    /// What keeps the GPT from learning clips by heart, with the alignments that needs.
+    /// The GPT's measures against overfitting, with the alignments they need.
     fn regularization(&self, source: &Arc<WithCodes>) -> Result<Regularization, TrainError> {
         let training = &self.plan.training;
         let mut made = Regularization {
@@ -269,7 +267,7 @@ impl<'a> StageContext<'a> {
         Ok(made)
     }
 
-    /// The tokens that the DVAE's codes are asked for, where they are.
+    /// The tokens that the DVAE's codes have to predict; `None` where they do not.
     fn token_targets(&self, sizes: &Sizes) -> Result<Option<TokenTargets>, TrainError> {
         let weight = self.plan.training.code_token_weight.unwrap_or(0.0);
         if weight <= 0.0 {
@@ -282,7 +280,7 @@ impl<'a> StageContext<'a> {
         Ok(Some(TokenTargets { weight, vocabulary: self.corpus.tokenizer.vocabulary_size(), alignments }))
     }
 
-    /// Which token is spoken at each code of the clips that are learnt from; `codes_of` counts a record's codes.
+    /// Aligns text and codes of the training clips; `codes_of` returns the number of codes of a record.
     fn alignments(&self, codes_of: &(dyn Fn(u32) -> usize + Sync)) -> Result<Arc<Alignments>, TrainError> {
         self.progress.start("alignment of text and codes", 1);
         let Corpus { source, train, tokenizer, .. } = self.corpus;
@@ -291,7 +289,7 @@ impl<'a> StageContext<'a> {
         Ok(Arc::new(aligned?))
     }
 
-    /// Where what is made once of all records is made: audio codes, and the GPT's states over them.
+    /// The device for what is computed once from all records: audio codes, and the GPT's states over them.
     fn data_machine(&self) -> ComputeDevice {
         match &self.corpus.data_side {
             Some(side) => ComputeDevice::choose(Some(side.device)).unwrap_or(self.machine),

@@ -14,7 +14,7 @@ use myxtts_run::plan::{Masks as PlanMasks, Plan, PreprocessingMode};
 use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Device, Mode};
 
-/// Of a device's memory, what conditioning that stays there may take: a share that no batch misses.
+/// Share of a device's memory that resident conditioning may take; small enough to leave room for batches.
 const RESIDENT_SHARE: f64 = 1.0 / 16.0;
 
 pub(crate) fn dvae_settings(plan: &Plan, sizes: &Sizes) -> DvaeSettings {
@@ -37,10 +37,10 @@ pub(crate) fn clip_order(plan: &Plan) -> ClipOrder {
     ClipOrder { shuffled: plan.data.shuffle, worst_first: plan.data.worst_batch_first }
 }
 
-/// Mel frames that a code stands for: settings count in frames, batches of the GPT in codes.
+/// Mel frames per code: settings count in frames, the GPT's batches in codes.
 const FRAMES_OF_CODE: u64 = 4;
 
-/// Rows of the GPT's batches, which so many replicas share.
+/// Rows of the GPT's batches, split over `replicas` replicas.
 pub(crate) fn gpt_rows(plan: &Plan, replicas: usize) -> Rows {
     match plan.data.frame_budget {
         None => Rows::Fixed(plan.data.batch_size as u32),
@@ -80,14 +80,14 @@ pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
     }
 }
 
-/// Where the conditioning of the GPT's batches comes from, on a device.
+/// Source of the conditioning of the GPT's batches on a device.
 pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: ComputeDevice) -> Conditioning {
     let cached = plan.data.native_loading && plan.data.preprocessing_mode != PreprocessingMode::Runtime;
     match &corpus.data_side {
-        Some(DataSide { device, sounds, .. }) => {
-            Conditioning::Sound { device: *device, sounds: sounds.clone() }
+        Some(DataSide { device, waveforms, .. }) => {
+            Conditioning::Sound { device: *device, waveforms: waveforms.clone() }
         }
-        // On the processor there is nothing nearer to it, and without a cache there are no mels yet.
+        // On a CPU there is no closer memory, and without a cache there are no mels yet.
         None if plan.data.keep_on_device && cached && machine.device != Device::Cpu => {
             Conditioning::Resident { at_most: RESIDENT_SHARE }
         }
@@ -95,7 +95,7 @@ pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: ComputeDevice)
     }
 }
 
-/// As a plan has it; every switch shows what it buys when it is off, and none changes a bit of what is learnt.
+/// Feed settings of a plan. Each switch can be turned off to measure its effect; none changes the results.
 pub(crate) fn feeding(plan: &Plan) -> Feeding {
     let data = &plan.data;
     Feeding {

@@ -143,7 +143,7 @@ impl Strategy {
 impl std::fmt::Display for Strategy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Strategy::Cpu => f.write_str("the processor"),
+            Strategy::Cpu => f.write_str("the CPU"),
             Strategy::One(gpu) => write!(f, "one device, GPU {gpu}"),
             Strategy::Mirrored(gpus) => write!(f, "mirrored on GPUs {}", listed(gpus)),
         }
@@ -255,10 +255,10 @@ const DATA: &str = "data.data_gpu";
 /// The request without the GPUs of `data.data_gpu` and `data.model_gpu` that do not exist, and a sentence that says so;
 /// `None` where nothing has to be left out. Applies only if both settings are given and a GPU exists: with only one setting
 /// given, a missing GPU is an error.
-pub fn fall_back(found: &Found, asked: &StrategyRequest) -> Option<(StrategyRequest, String)> {
-    let (Some(data), Some(model)) = (asked.data, asked.model.as_deref()) else { return None };
+pub fn fall_back(found: &Found, request: &StrategyRequest) -> Option<(StrategyRequest, String)> {
+    let (Some(data), Some(model)) = (request.data, request.model.as_deref()) else { return None };
     let missing: Vec<u32> = [&[data], model].concat().into_iter().filter(|gpu| !found.has(*gpu)).collect();
-    if missing.is_empty() || found.gpus.is_empty() || asked.device.is_some() {
+    if missing.is_empty() || found.gpus.is_empty() || request.device.is_some() {
         return None;
     }
     let kept: Vec<u32> = model.iter().copied().filter(|gpu| found.has(*gpu)).collect();
@@ -279,17 +279,17 @@ pub fn fall_back(found: &Found, asked: &StrategyRequest) -> Option<(StrategyRequ
         found.describe()
     );
     let model = (!kept.is_empty()).then_some(kept);
-    Some((StrategyRequest { data: data_side, model, ..asked.clone() }, sentence))
+    Some((StrategyRequest { data: data_side, model, ..request.clone() }, sentence))
 }
 
 /// Chooses the devices of a run.
-pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strategy>, StrategyError> {
-    if asked.device == Some(Device::Cpu) {
+pub fn strategy(found: &Found, request: &StrategyRequest) -> Result<Decision<Strategy>, StrategyError> {
+    if request.device == Some(Device::Cpu) {
         // Visible GPUs do not matter then, nor whether any exist.
-        return named(found, asked, Device::Cpu);
+        return named(found, request, Device::Cpu);
     }
-    let visible = asked.visible.as_deref().map(|gpus| known(found, VISIBLE, gpus)).transpose()?;
-    let model = asked.model.as_deref().map(|gpus| known(found, MODEL, gpus)).transpose()?;
+    let visible = request.visible.as_deref().map(|gpus| known(found, VISIBLE, gpus)).transpose()?;
+    let model = request.model.as_deref().map(|gpus| known(found, MODEL, gpus)).transpose()?;
     if let (Some(visible), Some(model)) = (visible, model)
         && let Some(gpu) = model.iter().find(|gpu| !visible.contains(gpu))
     {
@@ -299,8 +299,8 @@ pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strat
             "a model can only be on a GPU that is visible; name it in both, or leave one of them out",
         ));
     }
-    if let Some(device) = asked.device {
-        return named(found, asked, device);
+    if let Some(device) = request.device {
+        return named(found, request, device);
     }
     let all: Vec<u32> = found.gpus.iter().map(|(number, _)| *number).collect();
     let may = model.or(visible).unwrap_or(&all);
@@ -312,11 +312,11 @@ pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strat
     let (choice, reason) = match may {
         [] => (Strategy::Cpu, found.describe()),
         [gpu] => (Strategy::One(*gpu), format!("it is the only usable GPU{whose}: {}", found.describe())),
-        [first, ..] if !asked.multi_gpu && model.is_none() => (
+        [first, ..] if !request.multi_gpu && model.is_none() => (
             Strategy::One(*first),
             format!("the first of {}{whose}; --multi-gpu trains on all of them", listed(may)),
         ),
-        several if asked.multi_gpu => (
+        several if request.multi_gpu => (
             Strategy::Mirrored(several.to_vec()),
             format!("training.multi_gpu is on, and {} are usable{whose}", listed(several)),
         ),
@@ -326,7 +326,7 @@ pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strat
         ),
     };
     let mut warnings = Vec::new();
-    if asked.multi_gpu && !matches!(choice, Strategy::Mirrored(_)) {
+    if request.multi_gpu && !matches!(choice, Strategy::Mirrored(_)) {
         warnings
             .push(format!("training.multi_gpu has no effect: there are fewer than two usable GPUs{whose}"));
     }
@@ -336,11 +336,11 @@ pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strat
 /// Applies `--device`, which overrides everything else; a conflicting setting is an error.
 fn named(
     found: &Found,
-    asked: &StrategyRequest,
+    request: &StrategyRequest,
     device: Device,
 ) -> Result<Decision<Strategy>, StrategyError> {
     let flag = format!("--device {device}");
-    if asked.multi_gpu {
+    if request.multi_gpu {
         let why = "the first names a single device, the second requests all of them: leave one of them out";
         return Err(contradiction(flag, "training.multi_gpu (--multi-gpu)".to_owned(), why));
     }
@@ -353,11 +353,11 @@ fn named(
         }
     };
     let only = gpu.as_slice();
-    if let Some(model) = asked.model.as_deref().filter(|model| *model != only) {
+    if let Some(model) = request.model.as_deref().filter(|model| *model != only) {
         let why = "both choose the device of the model: leave one of them out";
         return Err(contradiction(flag, format!("{MODEL} = {}", listed(model)), why));
     }
-    if let (Some(gpu), Some(visible)) = (gpu, asked.visible.as_deref())
+    if let (Some(gpu), Some(visible)) = (gpu, request.visible.as_deref())
         && !visible.contains(&gpu)
     {
         let why = "that GPU is not one of the visible ones: name it there too, or leave one of them out";
@@ -368,20 +368,20 @@ fn named(
 }
 
 /// Chooses how batches get to the model: by a GPU of their own only if both settings are given.
-pub fn feed(found: &Found, asked: &StrategyRequest) -> Result<Decision<Feed>, StrategyError> {
-    if let Some(gpu) = asked.data {
+pub fn feed(found: &Found, request: &StrategyRequest) -> Result<Decision<Feed>, StrategyError> {
+    if let Some(gpu) = request.data {
         known(found, DATA, &[gpu])?;
     }
-    let model = asked.model.as_deref().map(|gpus| known(found, MODEL, gpus)).transpose()?;
+    let model = request.model.as_deref().map(|gpus| known(found, MODEL, gpus)).transpose()?;
     let mut warnings = Vec::new();
-    let (choice, reason) = match (asked.data, model) {
+    let (choice, reason) = match (request.data, model) {
         (Some(data), Some(model)) => {
             if model.contains(&data) {
                 warnings.push(format!(
                     "GPU {data} both prepares batches and trains: the two take turns on it, each on a stream of its own"
                 ));
             }
-            let (buffer_size, model_start_delay) = (asked.buffer_size, asked.model_start_delay);
+            let (buffer_size, model_start_delay) = (request.buffer_size, request.model_start_delay);
             let reason = format!(
                 "GPU {data} prepares batches and {} {}; up to {buffer_size} wait between them, and the model starts when \
                  they are ready, after {model_start_delay} s at the earliest",

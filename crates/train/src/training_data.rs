@@ -9,19 +9,19 @@ use myxtts_tensor::Device;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is learnt from.
+/// The corpus of a run.
 pub struct Corpus {
-    /// Prepared records.
+    /// Prepared records, training and validation together.
     pub source: Arc<dyn RecordSource>,
-    /// Those that are learnt from.
+    /// Indices of the training records.
     pub train: Vec<u32>,
-    /// Those that are only measured on.
+    /// Indices of the validation records; no weight is updated from them.
     pub validation: Vec<u32>,
-    /// The vocabulary they were prepared with.
+    /// The vocabulary the records were prepared with.
     pub tokenizer: Tokenizer,
-    /// What is spoken on the way and at the end.
+    /// Validation sentences that are spoken during training and at its end.
     pub sentences: Vec<Sentence>,
-    /// Where batches are prepared, if not on the processor.
+    /// The device that prepares batches; `None` where the CPU does.
     pub data_side: Option<DataSide>,
 }
 
@@ -32,22 +32,23 @@ impl Corpus {
     }
 }
 
-/// A device that prepares batches for those that train: the mels of the DVAE's batches, audio codes once, the conditioning of the
-/// GPT's batches, and the GPT's states for the decoder once.
+/// A device that prepares batches for the devices that train. It computes the mels of the DVAE's batches, the audio codes
+/// (once), the conditioning of the GPT's batches, and the GPT's states for the decoder (once).
 #[derive(Clone)]
 pub struct DataSide {
-    /// The device.
+    /// The GPU, or the CPU that simulates it.
     pub device: Device,
-    /// The records, with sound in the place of conditioning mels and beside those of the DVAE.
-    pub sounds: Arc<dyn RecordSource>,
-    /// Batches that wait for the model.
+    /// The records with waveforms: instead of conditioning mels, and in addition to DVAE mels.
+    pub waveforms: Arc<dyn RecordSource>,
+    /// Number of prepared batches that may wait for the model.
     pub buffer_size: usize,
-    /// How long the model waits at least.
+    /// Minimum time that the model waits before its first step.
     pub model_start_delay: Duration,
 }
 
 impl DataSide {
-    /// How far ahead batches are made: full before the model starts, it is not for the measured waits to say how deep it is.
+    /// Number of batches prepared ahead. It is fixed: the buffer is full before the model starts, so measured waits do not
+    /// resize it.
     pub(crate) fn depth(&self, depth: Option<Depth>) -> Option<Depth> {
         let most = self.buffer_size.max(2);
         depth.map(|depth| Depth { least: most, most, ..depth })

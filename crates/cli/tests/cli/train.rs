@@ -224,9 +224,9 @@ fn a_gpu_of_its_own_prepares_batches_where_both_are_named() {
     for words in [
         "trains on one device, GPU 1 (simulated)",
         "GPU 0 prepares batches and 1 trains; up to 5 wait between them",
-        "mels are made on cpu, of sound that is sent there",
-        "conditioning is computed on cpu, of sound that is sent there",
-        "the model starts when 5 batches wait, after 0.1 s at the earliest",
+        "mels are computed on cpu from waveforms",
+        "conditioning is computed on cpu from waveforms",
+        "the model starts when 5 batches are ready, after at least 0.1 s",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }

@@ -5,7 +5,7 @@ use super::validation_set::{describe, split};
 use super::{CorpusError, CorpusSet, RecordMode, SavedSplit, ValidationSet};
 use crate::samples::{self, Sentence};
 use crate::training_data::{Corpus, DataGpu, DataSide};
-use myxtts_data::cache::Sounds;
+use myxtts_data::cache::AudioOverlay;
 use myxtts_data::dataset::split::Split;
 use myxtts_data::features::Extractor;
 use myxtts_data::record::RecordSource;
@@ -26,7 +26,7 @@ pub struct Assembly<'a> {
     pub records: Option<RecordMode>,
     /// The split of a resumed run; a new one is chosen where it is `None`.
     pub saved_split: Option<&'a SavedSplit>,
-    /// A GPU that prepares batches: it is given the waveform of every record.
+    /// A GPU that prepares batches. If set, the source also provides the waveform of every record.
     pub data_gpu: Option<DataGpu>,
 }
 
@@ -36,7 +36,7 @@ pub struct Assembled {
     pub corpus: Corpus,
     /// The validation set, to be saved with the run.
     pub validation: ValidationSet,
-    /// The validation set, in words.
+    /// Description of the validation set, one line per entry.
     pub validation_lines: Vec<String>,
     /// The cleaner that the texts passed through.
     pub cleaner: Cleaner,
@@ -56,7 +56,7 @@ impl Assembly<'_> {
         progress.say(&setup.description());
         let cleaner = setup.cleaner();
         let data_side = match self.data_gpu {
-            Some(gpu) => Some((gpu, Sounds::listener(&setup.extractor)?)),
+            Some(gpu) => Some((gpu, AudioOverlay::audio_extractor(&setup.extractor)?)),
             None => None,
         };
         let mode = self.records.unwrap_or_else(|| RecordMode::from_plan(&plan.data));
@@ -94,9 +94,9 @@ fn with_waveforms(
     utterances: Vec<Utterance>,
     extractor: Extractor,
 ) -> Result<DataSide, CorpusError> {
-    let sounds = Sounds::new(source.clone(), utterances, extractor).ok_or(CorpusError::Mismatch)?;
+    let waveforms = AudioOverlay::new(source.clone(), utterances, extractor).ok_or(CorpusError::Mismatch)?;
     let DataGpu { device, buffer_size, model_start_delay } = gpu;
-    Ok(DataSide { device, sounds: Arc::new(sounds), buffer_size, model_start_delay })
+    Ok(DataSide { device, waveforms: Arc::new(waveforms), buffer_size, model_start_delay })
 }
 
 /// Sentences of the validation set that are spoken during training and at its end.

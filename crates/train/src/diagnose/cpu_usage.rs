@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hog_is_found_by_what_the_system_counts_and_not_as_ones_own() {
+    fn load_of_another_process_is_not_counted_as_own() {
         let hog = crate::fault::Hog::start().unwrap();
         let before = Counted::now();
         std::thread::sleep(std::time::Duration::from_millis(700));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn standing_in_line_is_told_of_those_who_feed_and_of_those_who_step() {
+    fn waiting_for_a_core_is_reported_for_feeding_and_stepping() {
         let before = at(0.0, BEFORE, &[(1, "myxtts", "1000000000 0 9"), (2, "batch-0", "5 0 1")]);
         let after = at(
             1.0,

@@ -1,4 +1,4 @@
-//! Where a [`Fault`] acts on the settings of a feed, the shapes of batches and the steps of a stage.
+//! The effects of a [`Fault`] on the settings of a feed, the shapes of batches and the steps of a stage.
 
 use super::diagnosis::Cause;
 use super::faulty_stage::FaultyStage;
@@ -12,7 +12,7 @@ use myxtts_tensor::engine::Upload;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl FaultKind {
-    /// The cause that `diagnose` has to find.
+    /// The cause that `diagnose` should find.
     pub fn cause(self) -> Cause {
         match self {
             FaultKind::SlowDisk => Cause::Disk,
@@ -32,13 +32,13 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// From now on it is wrong, by what was measured of a run in which it was not.
+    /// Arms the fault, with the measurements of a healthy trace.
     pub fn arm(&self, healthy: &Trace) {
         let rows = healthy.batches.iter().map(|batch| batch.shape[0]).max().unwrap_or(1);
         self.arm_by(usual_step(healthy), rows);
     }
 
-    /// A feed as this fault has it.
+    /// A feed with this fault.
     pub fn feeding(&'static self, feeding: Feeding) -> Feeding {
         let (mut workers, mut depth, mut upload) = (feeding.workers, feeding.depth, feeding.upload);
         if matches!(self.plant, FaultKind::SlowWorker | FaultKind::TinyBuffer) {
@@ -47,32 +47,32 @@ impl Fault {
         match self.plant {
             FaultKind::TinyBuffer => depth = Some(Depth::of(2)),
             FaultKind::PageableUpload => upload = Upload::AheadPageable,
-            // A larger one takes longer to run dry than anybody wants to look on.
+            // A larger buffer would take too long to run empty.
             FaultKind::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.most.min(8)))),
             _ => {}
         }
         self.workers.store(workers.max(1), Relaxed);
         self.slots.store(depth.map_or(1, |depth| depth.most), Relaxed);
-        // What waits in RAM would hide a fault behind it.
+        // Batches that wait in RAM would hide the fault.
         Feeding { workers, depth, upload, under_way: 0, planted: Some(self), ..feeding }
     }
 
-    /// Lengths that batches are padded to, as this fault has them.
+    /// Lengths that batches are padded to, with this fault.
     pub fn lengths(&self, lengths: Lengths) -> Lengths {
         match self.plant {
-            // As many as a plan allows, and no two of them rounded to one.
+            // As many as a plan allows, without rounding two of them to one.
             FaultKind::ShapeChurn => Lengths { buckets: 64, unit: 1 },
             _ => lengths,
         }
     }
 
-    /// A stage as this fault has it.
+    /// A stage with this fault.
     pub fn stage<'a>(&'static self, stage: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         Box::new(FaultyStage { stage, fault: self })
     }
 }
 
-/// The usual time from one step's end to the next one's.
+/// The usual time from the end of one step to the end of the next.
 fn usual_step(trace: &Trace) -> f64 {
     let steady: Vec<f64> = trace.batches.iter().filter(|b| !b.is_disturbed()).map(|b| b.period).collect();
     match steady.len() {

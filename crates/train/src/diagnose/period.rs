@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_is_found_and_drift_and_chance_are_none() {
+    fn a_period_is_found_and_drift_and_noise_have_none() {
         for every in [2, 5, 7, 13] {
             let series: Vec<f64> =
                 (0..60).map(|i| if i % every == 0 { 5.0 } else { 1.0 + 0.01 * (i % 3) as f64 }).collect();

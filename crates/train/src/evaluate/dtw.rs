@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_infinitely_far_and_damage_is_named() {
+    fn empty_sequences_are_infinitely_far_and_nan_is_an_error() {
         let (none, one) = (frames(&[], 2), [0.0, 0.0]);
         assert!(none.is_empty());
         assert_eq!(distance(none, frames(&one, 2), &Warp::default()), f32::INFINITY);

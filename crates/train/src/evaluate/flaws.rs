@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_that_are_read_again_were_taken_for_a_loop() {
+    fn repeated_digits_were_taken_for_a_loop() {
         for text in ["two two", "nine nine nine", "seven seven seven", "Call five five five, four four."] {
             for voice in 0..3 {
                 let found = of(&said(text, voice));

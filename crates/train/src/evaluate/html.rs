@@ -196,7 +196,7 @@ mod tests {
     use myxtts_text::compare::NumeralReading;
 
     #[test]
-    fn a_page_has_players_figures_and_no_markup_of_others() {
+    fn a_page_has_players_and_figures_and_escapes_text() {
         let transcript = "<script>alert(1)</script>".to_owned();
         let score = score("hello", &transcript, "en", NumeralReading::Numbers);
         let flaws = Flaws { looping: Some(1.0), ..Flaws::default() };

@@ -49,7 +49,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_is_no_figure_and_one_is_its_own_interval() {
+    fn no_items_give_none_and_one_is_its_own_interval() {
         let seed = Seed::new(1);
         assert_eq!(ratio(&[], seed), None);
         assert_eq!(ratio(&[(1.0, 0.0)], seed), None);

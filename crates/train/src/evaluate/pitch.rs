@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quiet_or_no_sound_has_none() {
+    fn quiet_or_noisy_frames_have_no_pitch() {
         let mut samples = tone(120.0, 4, 16_000);
         samples[8000..].iter_mut().for_each(|x| *x *= 1e-3);
         let found = pitch(&samples);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn pitches_are_compared_where_both_are() {
+    fn pitches_are_compared_where_both_exist() {
         let (a, b) = (vec![Some(100.0); 20], vec![Some(110.0); 20]);
         let pairs: Vec<(usize, usize)> = (0..20).map(|i| (i, i)).collect();
         let found = compare(&a, &b, &pairs).unwrap();

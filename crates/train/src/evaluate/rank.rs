@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_nobody_and_nothing() {
+    fn silence_matches_no_candidate() {
         let (a, b) = (drawn(1, 40), drawn(2, 40));
         let found = sentences(of(&[]), &[of(&a), of(&b)], &Warp::default());
         assert_eq!(found.nearest(), None);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_are_as_far_neither_is_first() {
+    fn ties_have_no_first() {
         let found = Ranking { distances: vec![1.0, 1.0, 2.0] };
         assert_eq!([found.place(0), found.place(1), found.place(2)], [2, 2, 3]);
         assert!(!found.is_first(0) && !found.is_first(1));

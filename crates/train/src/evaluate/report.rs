@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_to_shares_and_means() {
+    fn items_sum_up_to_shares_and_means() {
         let items =
             vec![item(1, 1, Some(4.0)), item(3, 1, Some(6.0)), item(20, 3, None), item(1, 1, Some(5.0))];
         let found = Evaluation::of(items, 20, 3);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn one_speaker_is_no_choice_and_no_items_are_no_share() {
+    fn one_speaker_is_not_compared_and_no_items_have_no_share() {
         assert_eq!(Evaluation::of(vec![item(1, 1, Some(4.0))], 20, 1).speakers, None);
         let none = Evaluation::of(Vec::new(), 20, 3);
         assert_eq!((none.sentences.value(), none.speakers, none.distortion), (0.0, None, None));

@@ -1,6 +1,6 @@
-//! Work of the kind that reading an unprepared corpus is: a clip of its own, decoded and made mels again and again.
+//! The work of reading an unprepared corpus: a synthetic clip that is decoded and converted to mels repeatedly.
 //!
-//! It goes through [`Runtime`], which measures what it computes as it does for every run: the fault writes no figure.
+//! It uses [`Runtime`], which measures its time as in every run: the fault itself writes no measurement.
 
 use myxtts_data::audio::wav::encode_pcm16;
 use myxtts_data::cache::{Runtime, RuntimeOptions};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
-/// Frames that are computed at once: about a tenth of a millisecond, so that an amount of time can be met.
+/// Frames that are computed at once: about a tenth of a millisecond, so that a given time can be matched.
 const FRAMES: usize = 24;
 const TEXT: &str = "a tone";
 
@@ -29,6 +29,7 @@ impl Decoding {
     /// Writes the clip.
     ///
     /// # Errors
+    ///
     /// The clip cannot be written, or not be read again.
     pub fn new() -> std::io::Result<Decoding> {
         let sample =

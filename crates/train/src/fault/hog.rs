@@ -1,26 +1,26 @@
-//! Other programs that burn every core.
+//! Other programs that keep every core busy.
 
 use std::process::{Child, Command, Stdio};
 
-/// Programs for each core: with as many as cores a thread that sleeps often still gets one at once.
+/// Programs per core: with only one per core, a thread that sleeps often would still get a core at once.
 const FOR_EACH_CORE: usize = 3;
 
-/// Burns as long as whoever started it is there, should that one be killed before it could end this. Nothing it runs is a
-/// program of its own.
+/// Runs as long as its parent exists, in case the parent is killed before it can end this. It starts no further programs.
 const BURN: &str =
     "while kill -0 $PPID 2>/dev/null; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; done";
 
-/// Burns until it is dropped.
+/// Keeps all cores busy until it is dropped.
 ///
-/// These are processes of their own, which report nothing: they are found by what the system counts, or not at all.
+/// These are separate processes, which report nothing: `diagnose` can only find them by the system's counters.
 pub struct Hog {
     programs: Vec<Child>,
 }
 
 impl Hog {
-    /// Burns.
+    /// Starts the programs.
     ///
     /// # Errors
+    ///
     /// There is no shell, or it cannot be started.
     pub fn start() -> std::io::Result<Hog> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -37,7 +37,7 @@ impl Hog {
 impl Drop for Hog {
     fn drop(&mut self) {
         for program in &mut self.programs {
-            // One that has ended by itself cannot be ended again.
+            // Fails for a program that has ended by itself.
             let _ = program.kill();
         }
         for program in &mut self.programs {

@@ -1,21 +1,22 @@
-//! A fault that is injected into the real pipeline, to test that `diagnose` finds it. The parts that act on a feed's settings and
-//! on a stage are in [`diagnose::inject`](crate::diagnose::inject).
+//! A fault that is injected into the real pipeline, to test that `diagnose` finds it. The parts that act on a feed's
+//! settings and on a stage are in [`diagnose::inject`](crate::diagnose::inject).
 //!
 //! ```text
 //! Fault::source (records) ──> Fault::feeding (threads, slots, copies) ──> Fault::lengths (shapes) ──> Fault::stage (step)
 //! ```
 //!
-//! A fault only acts on the world: it sleeps, computes, copies, or starts other programs. What that costs is measured by
-//! what measures every run, and no rule asks whether something was planted.
+//! A fault only has real effects: it sleeps, computes, copies, or starts other programs. Its cost is measured like that of
+//! any run, and no rule can see whether a fault was injected.
 //!
-//! Nothing is wrong until [`Fault::arm`] is told how long a healthy step takes: every amount is counted in those, so that
-//! a fault is as bad at 3 ms a step as at 300.
+//! A fault does nothing until [`Fault::arm`] is called with a trace of healthy steps: every amount is a multiple of their
+//! time, so that a fault is as severe at 3 ms per step as at 300.
 
 mod decoding;
+mod feed_fault;
 mod hog;
 mod records;
-mod way;
 
+pub(crate) use feed_fault::FeedFault;
 pub use hog::Hog;
 use myxtts_data::record::RecordSource;
 use myxtts_tensor::Engine;
@@ -25,40 +26,39 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-pub(crate) use way::OnTheWay;
 
-/// What can be planted.
+/// The faults that can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// Every record is late.
+    /// Every record is delayed.
     SlowDisk,
     /// Every record takes long to compute.
     SlowDecode,
     /// One thread of four is slow.
     SlowWorker,
-    /// Two slots, and batches that come unevenly.
+    /// Two slots, and batches that arrive unevenly.
     TinyBuffer,
-    /// No copy while a step runs, and no step while one is copied.
+    /// No copy while a step runs, and no step during a copy.
     UploadLock,
-    /// Copies from memory that is not page-locked.
+    /// Copies from pageable memory.
     PageableUpload,
-    /// A shape for nearly every batch.
+    /// A new shape for nearly every batch.
     ShapeChurn,
     /// Every sixth batch is late.
     PeriodicStall,
-    /// All cores are taken.
+    /// Other programs use all cores.
     CpuHog,
     /// Every step is computed twice.
     SlowStep,
     /// Some steps are computed several times.
     NoisyStep,
-    /// Nothing.
+    /// No fault.
     Healthy,
 }
 
 impl FaultKind {
-    /// All of them.
+    /// All faults.
     pub const ALL: [FaultKind; 12] = [
         FaultKind::SlowDisk,
         FaultKind::SlowDecode,
@@ -74,7 +74,7 @@ impl FaultKind {
         FaultKind::Healthy,
     ];
 
-    /// On the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             FaultKind::SlowDisk => "slow-disk",
@@ -92,32 +92,32 @@ impl FaultKind {
         }
     }
 
-    /// Why it cannot be there without a GPU, where it cannot.
+    /// Why it requires a GPU; `None` where it does not.
     pub fn needs_gpu(self) -> Option<&'static str> {
-        (self == FaultKind::PageableUpload)
-            .then_some("without a GPU no batch is copied, from whatever memory")
+        (self == FaultKind::PageableUpload).then_some("without a GPU no batch is copied")
     }
 
-    /// The one of that name.
+    /// The fault with this name.
     pub fn named(name: &str) -> Option<FaultKind> {
         FaultKind::ALL.into_iter().find(|plant| plant.name() == name)
     }
 }
 
-/// The loader's threads where one is slow, or where batches come unevenly: few enough that each is met in a short trace.
+/// Number of loader threads where one is slow, or where batches arrive unevenly: few enough that each occurs in a short
+/// trace.
 pub(crate) const THREADS: usize = 4;
-/// The thread that is slow.
+/// Index of the slow thread.
 const SLOW_THREAD: usize = 1;
-/// A stall comes back after so many batches.
+/// Period of a stall, in batches.
 const EVERY: u64 = 6;
-/// Of the steps, those that are computed several times: fewer than would make them slow altogether.
+/// Share of the steps that are computed several times: too few to make steps slow in general.
 const NOISY: f64 = 0.35;
 
-/// A fault in its place.
+/// An injected fault.
 #[derive(Debug)]
 pub struct Fault {
     pub(crate) plant: FaultKind,
-    /// Nanoseconds of a healthy step; nothing is wrong at zero.
+    /// Nanoseconds of a healthy step; 0 before the fault is armed.
     step: AtomicU64,
     rows: AtomicUsize,
     pub(crate) workers: AtomicUsize,
@@ -126,7 +126,7 @@ pub struct Fault {
     pub(crate) over: (Mutex<u64>, Condvar),
 }
 
-/// There is one of each.
+/// Every instance is unique.
 impl PartialEq for Fault {
     fn eq(&self, other: &Fault) -> bool {
         std::ptr::eq(self, other)
@@ -136,7 +136,7 @@ impl PartialEq for Fault {
 impl Eq for Fault {}
 
 impl Fault {
-    /// Not yet wrong. It lives as long as the program, for threads that may outlive whoever planted it.
+    /// Creates a fault that is not armed. It is leaked, for threads that may outlive the caller.
     pub fn new(plant: FaultKind) -> &'static Fault {
         Box::leak(Box::new(Fault {
             plant,
@@ -149,7 +149,7 @@ impl Fault {
         }))
     }
 
-    /// What it is.
+    /// The kind of fault.
     pub fn plant(&self) -> FaultKind {
         self.plant
     }
@@ -158,19 +158,20 @@ impl Fault {
     pub fn arm_by(&self, step: f64, rows: usize) {
         self.rows.store(rows.max(1), Relaxed);
         *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = 0;
-        // Shorter than this nobody can sleep.
+        // Shorter sleeps are not possible.
         self.step.store((step.max(50e-6) * 1e9) as u64, Relaxed);
     }
 
-    /// Whoever takes the processor away, where that is the fault: held as long as it shall.
+    /// Starts the programs that use the CPU, where that is the fault; they run as long as the result is held.
     ///
     /// # Errors
+    ///
     /// The other programs cannot be started.
     pub fn hog(&self) -> std::io::Result<Option<Hog>> {
         (self.plant == FaultKind::CpuHog).then(Hog::start).transpose()
     }
 
-    /// So many healthy steps; nothing before it is armed.
+    /// The time of `count` healthy steps; zero before the fault is armed.
     fn steps(&self, count: f64) -> Duration {
         Duration::from_nanos((self.step.load(Relaxed) as f64 * count) as u64)
     }
@@ -179,38 +180,38 @@ impl Fault {
         self.step.load(Relaxed) > 0
     }
 
-    /// The next of a series from 0 to 1.
+    /// The next number of a series in 0 to 1.
     fn draw(&self) -> f64 {
         drawn(self.draws.fetch_add(1, Relaxed))
     }
 
-    /// Records as this fault has them.
+    /// Records with this fault.
     pub fn source(&'static self, base: Arc<dyn RecordSource>) -> Arc<dyn RecordSource> {
         Arc::new(Records { base, fault: self, decoding: OnceLock::new() })
     }
 
-    /// What this fault does on the way of a batch to a device.
-    pub(crate) fn on_the_way(&'static self, engine: &Engine) -> OnTheWay {
-        OnTheWay::new(self, engine)
+    /// The effect of this fault on the path of a batch to a device.
+    pub(crate) fn feed_fault(&'static self, engine: &Engine) -> FeedFault {
+        FeedFault::new(self, engine)
     }
 
-    /// Waits until so many steps are over.
+    /// Waits until `count` steps are over.
     fn until_over(&self, count: u64) {
         let over = self.over.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A step of several batches does not end before all of them are there.
+        // A step of several batches does not end before all of them are there, so the wait has a limit.
         let _ = self.over.1.wait_timeout_while(over, self.steps(5.0), |over| *over < count);
     }
 
-    /// How much later an array comes that one of the loader's threads has read.
+    /// Delay of an array that a loader thread has read.
     fn delay(&self, worker: usize) -> Duration {
         let (rows, workers) = (self.rows.load(Relaxed) as f64, self.workers.load(Relaxed) as f64);
         let ahead = 2.0 * workers + self.slots.load(Relaxed) as f64;
         match self.plant {
             FaultKind::SlowDisk | FaultKind::SlowDecode => self.steps(2.0 * workers / rows),
-            // Longer than the batches that are ready last, or it would not be noticed.
+            // Longer than the ready batches last, or it would have no effect.
             FaultKind::SlowWorker if worker == SLOW_THREAD => self.steps(1.25 * ahead / rows),
             FaultKind::TinyBuffer => {
-                // Longer than the batches that are ready last, and so rarely that half the time is enough on average.
+                // Longer than the ready batches last, and so rarely that supply suffices on average.
                 let late = 1.5 * ahead + 2.0;
                 if self.draw() < 0.5 * workers / late / rows { self.steps(late) } else { Duration::ZERO }
             }
@@ -218,7 +219,7 @@ impl Fault {
         }
     }
 
-    /// Runs of a step beside its own.
+    /// Number of extra runs of a step.
     pub(crate) fn more(&self, step: u64) -> u64 {
         match self.plant {
             _ if !self.is_armed() => 0,
@@ -229,7 +230,7 @@ impl Fault {
     }
 }
 
-/// A number from 0 to 1 for every index (SplitMix64).
+/// A number in 0 to 1 for every index (SplitMix64).
 fn drawn(index: u64) -> f64 {
     let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -241,7 +242,7 @@ thread_local! {
     static OWED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Adds to the delay of this thread. Returns all of it as soon as it is long enough to be met about exactly.
+/// Adds to the delay of this thread. Returns the whole delay once it is long enough for a precise sleep.
 fn owed(time: Duration) -> Option<Duration> {
     let owed = OWED.get() + time;
     let is_due = owed >= Duration::from_millis(1);
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_what_they_name_and_every_culprit_is_another() {
+    fn names_round_trip_and_causes_are_distinct() {
         for plant in FaultKind::ALL {
             assert_eq!(FaultKind::named(plant.name()), Some(plant));
             assert_eq!(serde_json::to_value(plant).unwrap(), plant.name());

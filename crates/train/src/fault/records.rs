@@ -1,4 +1,4 @@
-//! Records with a fault: each as it is, but later.
+//! Records with a fault: unchanged, but delayed.
 
 use super::decoding::Decoding;
 use super::{Fault, FaultKind, owed};
@@ -6,16 +6,16 @@ use myxtts_data::record::{Column, Overlay, RecordError, RecordSource, TOKENS};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Records that are late.
+/// Delayed records.
 pub(super) struct Records {
     pub base: Arc<dyn RecordSource>,
     pub fault: &'static Fault,
-    /// What is decoded where that is the fault; an error that kept it from being written.
+    /// The clip to decode, where slow decoding is the fault; or the error of writing it.
     pub decoding: OnceLock<Result<Decoding, String>>,
 }
 
 impl Records {
-    /// Sleeps, or decodes where that is the fault.
+    /// Sleeps, or decodes where slow decoding is the fault.
     fn delay(&self, record: usize, time: Duration) -> Result<(), RecordError> {
         if self.fault.plant != FaultKind::SlowDecode {
             std::thread::sleep(time);
@@ -47,7 +47,7 @@ impl Overlay for Records {
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
         let read = self.base.read(record, column, first_row, out);
-        // Of every row one array counts. What other threads read (codes, held-out records) is not of the pipeline.
+        // One array per row counts. Reads of other threads (codes, validation records) are not part of the pipeline.
         if self.fault.is_armed()
             && self.base.columns()[column] != TOKENS
             && let Some(worker) = loader_thread()
@@ -63,7 +63,7 @@ impl Overlay for Records {
     }
 }
 
-/// The number of the loader's thread this is; none where it is another.
+/// The index of this loader thread; `None` on another thread.
 fn loader_thread() -> Option<usize> {
     std::thread::current().name()?.strip_prefix("batch-")?.parse().ok()
 }

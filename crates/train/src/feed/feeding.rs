@@ -97,7 +97,7 @@ impl Feeding {
         maker: Maker<T>,
         finisher: Option<Finisher<T>>,
     ) -> Result<Feed<T>, TrainError> {
-        let planted = self.planted.map(|fault| fault.on_the_way(engine));
+        let planted = self.planted.map(|fault| fault.feed_fault(engine));
         let (uploader, making) = (engine.uploader(self.upload)?, Making { maker, finisher, planted });
         match self.depth {
             Some(depth) => Feed::ahead(name, uploader, slot_bytes, depth, first, making),

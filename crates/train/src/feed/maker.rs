@@ -66,13 +66,13 @@ pub fn maker_of<T: 'static>(
     let slabs = HostSlab::pool(options.depth + 2, bytes);
     let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
     Ok(Box::new(move |_, into, made| {
-        let asked = Instant::now();
+        let start = Instant::now();
         let mut batch = match loader.next() {
             Some(batch) => batch?,
             None => return Err(TrainError::Internal("the batches ended before the steps did".into())),
         };
         let info = batch.info().clone();
-        made.awaited = asked.elapsed();
+        made.awaited = start.elapsed();
         let filled = fill(batch.bytes(), &info, into, made);
         made.worker = info.worker;
         made.reading = info.reading.saturating_sub(info.computing);

@@ -313,7 +313,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_more_explicit_word_counts() {
+    fn flags_override_torchrun_which_overrides_slurm() {
         assert_eq!(by(&[]).unwrap(), None);
         let all: Vec<_> = TORCHRUN.into_iter().chain(SLURM).collect();
         let flags =
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_is_alone_whoever_says_so() {
+    fn a_world_of_one_is_no_rank() {
         assert_eq!(by(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap(), None);
         assert_eq!(by(&[("WORLD_SIZE", "1")]).unwrap(), None);
         assert_eq!(by(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")]).unwrap(), None);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_named() {
+    fn contradictions_are_errors() {
         let flags = |rank, world_size, rendezvous: Option<&str>| RankFlags {
             rank,
             world_size,

@@ -53,7 +53,7 @@ pub(crate) struct Peer {
     pub pulse: TcpStream,
 }
 
-struct Told {
+struct PeerWriter {
     rank: usize,
     name: String,
     writer: Mutex<TcpStream>,
@@ -75,7 +75,7 @@ pub struct Health {
     stalled: Duration,
     /// Since when this rank waits for its device; `None` while it does not.
     waiting: Mutex<Option<Instant>>,
-    peers: Vec<Told>,
+    peers: Vec<PeerWriter>,
     state: Mutex<State>,
     /// The run is over: connections may end.
     over: AtomicBool,
@@ -105,13 +105,13 @@ impl Health {
         peers: Vec<Peer>,
         stop: Arc<AtomicBool>,
     ) -> Result<Arc<Health>, RankError> {
-        let mut told = Vec::new();
+        let mut writers = Vec::new();
         let mut readers = Vec::new();
         for Peer { rank, name, pulse } in peers {
             pulse.set_read_timeout(Some(limit)).map_err(RankError::Socket)?;
             pulse.set_write_timeout(Some(WRITING)).map_err(RankError::Socket)?;
             let writer = pulse.try_clone().map_err(RankError::Socket)?;
-            told.push(Told { rank, name, writer: Mutex::new(writer) });
+            writers.push(PeerWriter { rank, name, writer: Mutex::new(writer) });
             readers.push(pulse);
         }
         let health = Arc::new(Health {
@@ -120,7 +120,7 @@ impl Health {
             limit,
             stalled,
             waiting: Mutex::default(),
-            peers: told,
+            peers: writers,
             state: Mutex::default(),
             over: AtomicBool::new(false),
             listening: AtomicUsize::new(readers.len()),
@@ -219,7 +219,7 @@ impl Health {
         }
     }
 
-    fn noticed(&self, peer: &Told, error: &io::Error) -> Cause {
+    fn noticed(&self, peer: &PeerWriter, error: &io::Error) -> Cause {
         let reason = if wire::is_timeout(error) {
             format!(
                 "it sent no heartbeat for {:.0} s: its process hangs or was stopped, its machine is down, or the network \
@@ -377,13 +377,13 @@ mod tests {
             if let Some(cause) = health.cause() {
                 return cause;
             }
-            assert!(began.elapsed() < Duration::from_secs(20), "nobody noticed");
+            assert!(began.elapsed() < Duration::from_secs(20), "the loss was not detected");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     #[test]
-    fn a_rank_that_is_cut_off_is_named_to_all() {
+    fn a_disconnected_rank_is_named_to_all() {
         let three = three();
         std::thread::sleep(LIMIT * 3 / 2);
         assert!(
@@ -404,12 +404,12 @@ mod tests {
         }
         // The disconnected rank reports the loss of rank 0.
         assert!(matches!(cause_of(&three.others[1]), RankError::Lost { rank: 0, .. }));
-        assert!(waits.join().unwrap(), "somebody still waits");
+        assert!(waits.join().unwrap(), "a thread still waits");
         drop(far);
     }
 
     #[test]
-    fn silence_is_noticed_within_the_limit() {
+    fn missing_heartbeats_are_detected_within_the_limit() {
         let (near, far) = pair();
         let began = Instant::now();
         let peers = vec![Peer { rank: 1, name: "host1".into(), pulse: near }];
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_never_ends_is_noticed_though_hearts_beat() {
+    fn a_step_that_never_ends_is_detected_despite_heartbeats() {
         let (near, far) = pair();
         let peers = vec![Peer { rank: 1, name: "host1".into(), pulse: near }];
         let stalled = Duration::from_millis(200);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_in_its_own_words_and_a_good_end_is_no_failure() {
+    fn a_failure_keeps_its_message_and_a_normal_end_is_no_failure() {
         let three = three();
         three.others[0].fail("the disk is full", Exit::Io);
         for health in [&three.lead, &three.others[1]] {

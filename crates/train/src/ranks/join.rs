@@ -26,7 +26,7 @@ pub(crate) fn slice(ranks: &Ranks) -> ReplicaSlice {
 /// The kind of device, which must be the same on all ranks.
 pub(crate) fn kind_of(device: Device) -> &'static str {
     match device {
-        Device::Cpu => "the processor",
+        Device::Cpu => "the CPU",
         Device::Cuda(_) => "a GPU",
     }
 }

@@ -394,7 +394,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(400);
 
     #[test]
-    fn ranks_find_each_other_in_any_order_and_strangers_do_not() {
+    fn ranks_connect_in_any_order_and_others_are_refused() {
         let port = free_port();
         let token = Token::of("secret");
         let others: Vec<_> = [2, 1]
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_is_named() {
+    fn missing_ranks_are_named() {
         let port = free_port();
         let error = accept(&identity(0, 3, port), &Token::of("a"), SHORT, &|_| {}, &|| false);
         let error = error.err().unwrap().to_string();
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_one_rank_and_other_worlds_are_refused() {
+    fn duplicate_ranks_and_other_world_sizes_are_refused() {
         let port = free_port();
         let token = Token::of("a");
         let lead = {

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_rank_that_is_gone_is_released() {
+    fn waiting_ranks_are_released_on_a_loss() {
         let mut all = ranks(3);
         let gone = all.pop();
         let threads: Vec<_> = all
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_call_for_different_sums_are_told_apart() {
+    fn ranks_with_different_calls_are_an_error() {
         let all = ranks(2);
         let threads: Vec<_> = all
             .into_iter()

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_as_they_went_in() {
+    fn frames_round_trip() {
         let mut bytes = Vec::new();
         send(&mut bytes, &("word", 7)).unwrap();
         send_blob(&mut bytes, &vec![3; 100_000]).unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claimed_length_takes_no_memory() {
+    fn a_claimed_length_allocates_no_memory() {
         let mut bytes = vec![BLOB];
         bytes.extend(u64::MAX.to_le_bytes());
         assert_eq!(receive_blob::<u32>(&mut &bytes[..]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_and_a_device_that_says_nothing_are_no_numbers() {
+    fn a_pause_and_a_device_without_a_clock_give_none() {
         let start = Instant::now();
         let mut pace = Pace::new(start, (None, None));
         pace.step(start + seconds(1.0), 8, (None, None));

@@ -1,5 +1,5 @@
-//! The clips a decoder learns from, and how batches are drawn from them. The GPT's states over them, their sound
-//! and what speakers are heard by are read when a batch is made.
+//! The training clips of a decoder, and how batches are sampled from them. The GPT's states, audio and references are read
+//! when a batch is made.
 
 use super::RecordSplit;
 use super::decoder::DecoderSettings;
@@ -10,33 +10,33 @@ use myxtts_data::record::RecordSource;
 use myxtts_run::seed::Seed;
 use std::collections::HashSet;
 
-/// One clip to learn from.
+/// One training clip.
 pub(super) struct Clip {
     pub record: u32,
-    /// States of the GPT in [`Clips::latents`].
+    /// Number of its GPT states in [`Clips::latents`].
     pub rows: usize,
     pub speaker: u32,
 }
 
-/// Everything there is to learn from, once however many replicas learn from it.
+/// All training clips, shared by all replicas.
 pub struct Clips {
     pub(super) train: Vec<Clip>,
     pub(super) held_out: Vec<Clip>,
-    /// Records to learn from that are not: shorter than a window, or without states.
+    /// Training records that are left out: shorter than a window, or without states.
     pub(super) left_out: Vec<u32>,
-    /// What is drawn from, as numbers of `train`: clips of rare speakers and languages stand several times.
+    /// The sampling pool, as indices into `train`: clips of rare speakers and languages occur several times.
     drawn_from: Vec<usize>,
-    /// Clips of each speaker, as numbers of `train`.
+    /// Clips of each speaker, as indices into `train`.
     pub(super) by_speaker: Vec<Vec<usize>>,
     pub(super) latents: LatentFile,
     pub(super) settings: DecoderSettings,
 }
 
-/// A clip, from which latent, the clip its speaker is heard by, and what is drawn for where in it.
+/// A clip, its first latent, the reference clip of its speaker, and a random number for the position in that.
 pub(super) type Row<'a> = (&'a Clip, usize, &'a Clip, u64);
 
 impl Clips {
-    /// The clips of `source` that a window fits in, with the states of its records.
+    /// The clips of `source` that are long enough for a window, with the states of its records.
     pub fn load(
         settings: &DecoderSettings,
         source: &dyn RecordSource,
@@ -47,7 +47,7 @@ impl Clips {
             let mut clips = Vec::new();
             for &record in records {
                 let rows = latents.rows(record as usize);
-                // The last state is of the end, and stands for no sound.
+                // The last state predicts the end and has no audio.
                 if rows <= settings.window {
                     continue;
                 }
@@ -79,8 +79,8 @@ impl Clips {
         Ok(Clips { train, held_out, left_out, drawn_from, by_speaker, latents, settings: settings.clone() })
     }
 
-    /// A row of the batch of a step. `attempt` is 0, or counts the rows before it whose clips could not be read: each gives
-    /// another row, and the same one whenever it is asked for.
+    /// A row of the batch of a step. `attempt` is 0, or the number of rows before it whose clips could not be read: each
+    /// attempt gives another row, deterministically.
     pub(super) fn row(&self, step: u64, row: usize, attempt: u64) -> Row<'_> {
         let DecoderSettings { window, order, rows: all, .. } = &self.settings;
         let count = self.drawn_from.len() as u64;

@@ -1,5 +1,5 @@
-//! The decoder stage: a window of the GPT's states and a speaker's vector, made the sound of that window. Mels pull the sound
-//! into shape; discriminators that are trained along make it sound real.
+//! The decoder stage: generates the waveform of a window from the GPT's states and a speaker vector. The mel distance shapes
+//! the audio; discriminators trained at the same time make it sound natural.
 
 mod batch;
 mod fill;
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use step::{Parts, Ready, What};
 
-/// How the stage is set up.
+/// Settings of the decoder stage.
 #[derive(Clone, Debug)]
 pub struct DecoderSettings {
     /// Sizes of the decoder.
@@ -40,25 +40,26 @@ pub struct DecoderSettings {
     pub speaker: SpeakerSizes,
     /// Sizes of the discriminators.
     pub discriminators: DiscriminatorSizes,
-    /// Windows in a batch.
+    /// Windows per batch.
     pub rows: usize,
-    /// Latents of a window.
+    /// GPT latents per window.
     pub window: usize,
-    /// Frames of the clip a speaker is heard by.
+    /// Mel frames that the speaker vector is computed from.
     pub heard: usize,
-    /// The share of the steps after which the discriminators join: before, every waveform is easy to tell from a real one.
+    /// Share of the steps, 0 to 1, after which the discriminators join: before that, every generated waveform is easy to
+    /// tell from a real one.
     pub discriminators_from: f64,
-    /// The temperature that speakers and languages are balanced by.
+    /// Temperature of the balance between speakers and languages.
     pub balance: f64,
-    /// In which order clips come.
+    /// The order of clips.
     pub order: ClipOrder,
-    /// Recorded, or kernel by kernel.
+    /// Whether steps are captured as graphs or launched kernel by kernel.
     pub mode: Mode,
-    /// How batches come to the device.
+    /// How batches get to the device.
     pub feeding: Feeding,
-    /// Every draw comes from it.
+    /// Seed of all random streams.
     pub seed: u64,
-    /// Device memory that may be used.
+    /// Limit of device memory, in bytes.
     pub memory_limit: Option<u64>,
 }
 
@@ -83,10 +84,10 @@ impl DecoderSettings {
     }
 }
 
-/// What names of the speaker encoder's parameters begin with.
+/// Name prefix of the speaker encoder's parameters.
 const SPEAKER_ENCODER: &str = "hifigan_decoder.speaker_encoder.";
 
-/// The decoder being trained.
+/// The decoder in training.
 pub struct DecoderStage {
     settings: DecoderSettings,
     slice: ReplicaSlice,
@@ -106,7 +107,7 @@ pub struct DecoderStage {
     bad_validation: Quarantine,
 }
 
-/// The networks, with the table of speakers where the speaker encoder is trained to tell them apart.
+/// The networks, with the table of speakers where the speaker encoder is trained to classify them.
 struct Networks {
     decoder: Decoder,
     speaker: SpeakerEncoder,
@@ -123,13 +124,14 @@ impl Networks {
         known_speaker: bool,
         people: usize,
     ) -> (Networks, Arc<Layout>, Vec<Released>) {
-        // A speaker encoder that came with the model knows more voices than this corpus has.
+        // A speaker encoder of the model was trained on more voices than this corpus has, so it stays frozen.
         let trained = move |name: &str| !(known_speaker && name.contains("speaker_encoder"));
         let mut declare = Declare::new(recipe.weight_decay as f32, &trained);
         let decoder = Decoder::declare(&mut declare, &settings.decoder);
         let speaker = SpeakerEncoder::declare(&mut declare, &settings.speaker);
         let discriminators = Discriminators::declare(&mut declare, &settings.discriminators, "judges.");
-        // Sound alone would teach a speaker encoder that one vector serves all who sound alike: it is also asked who speaks.
+        // Trained by the audio loss only, a speaker encoder would give similar voices the same vector: it also classifies
+        // speakers.
         let who = (!known_speaker && people > 1).then(|| {
             let bound = 1.0 / (settings.speaker.result as f32).sqrt();
             declare.same("judges.speakers", &[people, settings.speaker.result], Init::Uniform(bound), false)
@@ -159,8 +161,9 @@ fn options(settings: &DecoderSettings, recipe: &Recipe) -> EngineOptions {
 }
 
 impl DecoderStage {
-    /// The stage on `source` and `clips`, the GPT's latents of its records. It learns from its slice of every batch. The norms of a speaker encoder
-    /// that is trained take their statistics over these rows alone; the running ones that are kept are the first's.
+    /// Builds the stage on `source` and `clips`, the GPT's latents of its records. It trains on its slice of every batch.
+    /// Batch norms of a speaker encoder in training use the statistics of these rows only; the running statistics of the
+    /// first replica are kept.
     pub fn new(
         slice: ReplicaSlice,
         settings: DecoderSettings,
@@ -203,7 +206,7 @@ impl DecoderStage {
         })
     }
 
-    /// The feed, standing before step `step`.
+    /// The feed, positioned before step `step`.
     fn feed(&mut self, step: u64) -> Result<&mut Feed<Vec<u32>>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
@@ -239,12 +242,12 @@ impl StageCore for DecoderStage {
         let DecoderSettings { decoder, window, rows, .. } = &self.settings;
         let mut lines = vec![
             format!(
-                "decoder of {} channels, discriminators and speaker encoder beside it: {:.1} M trained numbers",
+                "decoder of {} channels, with discriminators and speaker encoder: {:.1} M trained parameters",
                 decoder.channels,
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips, {rows} windows of {:.2} s in a batch; memory {:.2} GiB, and a temporary file of {:.2} GiB for the \
+                "{} clips, {rows} windows of {:.2} s per batch; memory {:.2} GiB, and a temporary file of {:.2} GiB for the \
                  GPT's states",
                 self.clips.train.len(),
                 decoder.samples_of(*window) as f64 / decoder.wave_rate as f64,
@@ -255,7 +258,7 @@ impl StageCore for DecoderStage {
         if let Some(&first) = self.clips.left_out.first() {
             let (count, id) = (self.clips.left_out.len(), self.clip(first));
             lines.push(format!(
-                "{count} clips are left out, such as {id}: shorter than a window, or longer than the GPT takes"
+                "{count} clips are left out, such as {id}: shorter than a window, or too long for the GPT"
             ));
         }
         lines
@@ -286,13 +289,13 @@ impl StageCore for DecoderStage {
     }
 
     fn objective(&self, step: u64) -> u64 {
-        // Discriminators ask for more than a near mel, and nothing here measures what they ask for: once they have joined,
-        // the last weights are the best.
+        // Discriminators optimise more than the mel distance, and no score here measures that: once they have joined, the
+        // last weights are the best.
         if step > 0 && self.is_adversarial(step - 1) { step } else { 0 }
     }
 
     fn is_averaged(&self, parameter: ParameterId) -> bool {
-        // Norms' running statistics are those of the weights, not of their averages: the two must not be mixed.
+        // Running statistics of batch norms belong to the weights, not to their averages: the two must not be mixed.
         let of_speaker = |tensor: &&Released| tensor.name.starts_with(SPEAKER_ENCODER);
         !self.released.iter().filter(of_speaker).any(|tensor| tensor.id == parameter)
     }
@@ -306,7 +309,7 @@ impl StageCore for DecoderStage {
     }
 
     fn position(&self, step: u64) -> Value {
-        // Which window a step takes follows from its number and the clips there are.
+        // The windows of a step depend only on its number and on the clips.
         let rows = position(&*self.source, WAVEFORM);
         let mut hasher = blake3::Hasher::new();
         for clip in &self.clips.train {
@@ -358,7 +361,7 @@ impl Stage for DecoderStage {
             feed.give_back(fed.slot);
         }
         let ticket = self.engine.submit(&mut ready.program, control)?;
-        // Not the clips that are named: those that speakers are heard by are among them.
+        // Not the number of records: those include reference clips.
         let rows = self.slice.rows(self.settings.rows as u32)?;
         let shape = [rows as usize, usize::from(adversarial), self.settings.window];
         let (rows, records) = (u64::from(rows), fed.what);
@@ -398,7 +401,7 @@ impl Stage for DecoderStage {
             let (mut rows, mut bad) = (RowBuffers::default(), BadClips::default());
             for row in 0..settings.rows {
                 bad.begin_row();
-                // The last pass is filled up from the start, and in the place of a bad clip the next one is taken.
+                // The last pass is filled up from the start; a bad clip is replaced by the next one.
                 let mut next = (0..held_out.len()).map(|i| &held_out[(from + row + i) % held_out.len()]);
                 loop {
                     let Some(clip) = next.next() else { return Err(bad.no_substitute(step, row)) };

@@ -380,7 +380,7 @@ impl StageCore for DvaeStage {
             ),
         ];
         match &self.mel_feed {
-            Ok(mel_feed) => lines.push(mel_feed.told()),
+            Ok(mel_feed) => lines.push(mel_feed.description()),
             Err(why) => lines.extend(why.clone()),
         }
         lines

@@ -315,7 +315,7 @@ impl StageCore for GptStage {
             ),
         ];
         lines.extend(self.settings.regularization.described());
-        lines.extend(self.conditioning.told.clone());
+        lines.extend(self.conditioning.description.clone());
         if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
             lines.push(format!(
                 "the model starts when {} batches are ready, after at least {:.1} s",

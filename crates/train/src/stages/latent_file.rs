@@ -1,5 +1,5 @@
-//! The GPT's states of every record in an unnamed temporary file: an hour of speech has 159 MB of them at a width of 1024, and
-//! a batch of the decoder reads a few windows.
+//! The GPT's states of every record in an unnamed temporary file: an hour of speech has 159 MB of them at a width of 1024,
+//! and a batch of the decoder reads only a few windows.
 
 use crate::error::TrainError;
 use crate::rank_error::RankError;
@@ -11,23 +11,23 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a number.
+/// Bytes per number.
 const BYTES: u64 = size_of::<bf16>() as u64;
 
-/// The states of every record, `[codes + 1, width]` each: row i is the one that predicted code i, the last the one that
-/// predicted the end. Rounded to bf16, which is half the bytes and as exact as the GPU that made them. Only where each
-/// record begins is in memory. The system removes the file when this is dropped, or the process is killed.
+/// The states of every record, `[codes + 1, width]` each: row i predicted code i, and the last row predicted the end.
+/// Rounded to bf16, which is half the bytes and as exact as the GPU that computed them. Only the offsets are in memory. The
+/// system removes the file when this is dropped, or the process is killed.
 #[derive(Debug)]
 pub struct LatentFile {
     file: File,
-    /// Where the file is, for messages.
+    /// The folder of the file, for messages.
     folder: PathBuf,
     width: usize,
     spans: Vec<Span>,
     end: u64,
 }
 
-/// The rows of a record in the file; none where it has no states.
+/// The rows of a record in the file; 0 rows where it has no states.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     offset: u64,
@@ -46,7 +46,7 @@ impl LatentFile {
         Ok(LatentFile { file, folder, width, spans: vec![Span::default(); records], end: 0 })
     }
 
-    /// Writes the states of a record, whole rows. Each record is written once at most.
+    /// Writes the states of a record, as whole rows. Each record may be written once at most.
     pub fn append(&mut self, record: usize, states: &[bf16]) -> Result<(), TrainError> {
         let bytes: Vec<u8> = states.iter().flat_map(|x| x.to_bits().to_le_bytes()).collect();
         self.append_bytes(record, &bytes)
@@ -84,7 +84,7 @@ impl LatentFile {
         self.end
     }
 
-    /// Bytes in memory: the same for clips of any length.
+    /// Bytes in memory, independent of the length of clips.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&self.spans[..])
     }
@@ -168,7 +168,7 @@ mod tests {
 
     fn file(lengths: &[usize]) -> LatentFile {
         let mut all = LatentFile::create(&std::env::temp_dir(), WIDTH, lengths.len()).unwrap();
-        // In another order than that of the records, as batches by length give them.
+        // In another order than that of the records, as batches sorted by length give them.
         for (record, &rows) in lengths.iter().enumerate().rev().filter(|(_, rows)| **rows > 0) {
             all.append(record, &states(record, rows)).unwrap();
         }

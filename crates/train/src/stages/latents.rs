@@ -1,4 +1,4 @@
-//! The states of the trained GPT over every record's own codes: what the decoder learns to make sound of.
+//! The states of the trained GPT over every record's own codes: the input that the decoder is trained on.
 
 use super::gpt::fill::{Filler, GptBatch};
 use crate::compute_device::ComputeDevice;
@@ -24,19 +24,19 @@ use std::sync::Arc;
 /// Settings of [`latents_of`].
 #[derive(Clone, Copy)]
 pub struct LatentSettings<'a> {
-    /// Frames of conditioning.
+    /// Mel frames of conditioning.
     pub frames: u32,
     /// The seed of the run.
     pub seed: u64,
     /// The vocabulary of the texts.
     pub tokenizer: &'a Tokenizer,
-    /// How many bad records are accepted.
+    /// Number of bad records that are tolerated.
     pub failures: FailureBudget,
     /// Folder of the temporary file.
     pub folder: &'a Path,
 }
 
-/// The states of all records; empty where a record does not fit the model or its states are no numbers.
+/// Computes the states of all records. A record has none if it does not fit the model, or if its states have NaN or Inf.
 pub fn latents_of(
     source: &Arc<WithCodes>,
     model: &Model,
@@ -123,8 +123,8 @@ pub fn latents_of(
     progress.finish();
     if !silent.is_empty() {
         progress.say(&format!(
-            "left out of the decoder, since the GPT's states over them are no numbers: {}; look at these clips, and at \
-             the others of their speakers, which they are heard by",
+            "left out of the decoder stage, because their GPT states have NaN or Inf: {}; check these clips, and \
+             the other clips of their speakers, which condition them",
             super::named(&silent)
         ));
     }

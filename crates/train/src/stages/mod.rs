@@ -1,6 +1,6 @@
-//! The stages, in the order a model is made: [`dvae`] (sound to codes) -> [`gpt`] (text to codes) -> [`decoder`] (states
-//! to sound). The text's vocabulary, the stage before them, is made when a corpus is
-//! prepared: it is kept beside the corpus, and every run on it is cut by the same.
+//! The stages, in the order in which a model is trained: [`dvae`] (audio to codes) -> [`gpt`] (text to codes) -> [`decoder`]
+//! (states to audio). The text vocabulary is trained before them, when a corpus is prepared: it is stored next to the
+//! corpus, and every run on it uses the same one.
 
 pub mod clips;
 pub mod codes;
@@ -23,12 +23,12 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// In which order clips come.
+/// The order of clips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClipOrder {
-    /// Another one each epoch; else by length and number, the same every time.
+    /// Whether each epoch has another order; else clips are ordered by length and index, the same every time.
     pub shuffled: bool,
-    /// The largest batch of every length comes before all others. Only where there are several lengths.
+    /// Whether the largest batch of every length comes first. Has no effect with a single length.
     pub worst_first: bool,
 }
 
@@ -39,7 +39,7 @@ impl Default for ClipOrder {
 }
 
 impl ClipOrder {
-    /// The same for a plan of batches.
+    /// The order for a plan of batches.
     fn order(self) -> myxtts_data::batch::Order {
         match self.shuffled {
             true => myxtts_data::batch::Order::Shuffled,
@@ -48,7 +48,7 @@ impl ClipOrder {
     }
 }
 
-/// The records of a run by their numbers.
+/// The records of a run, by index.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordSplit<'a> {
     /// Records to train on.
@@ -57,43 +57,43 @@ pub struct RecordSplit<'a> {
     pub validation: &'a [u32],
 }
 
-/// A step that was queued.
+/// A queued step.
 #[derive(Debug)]
 pub struct Submitted {
-    /// Its report, to be asked for.
+    /// Ticket to wait for its report.
     pub ticket: Ticket,
-    /// Rows of the batch that hold a record.
+    /// Number of rows of the batch that hold a record.
     pub rows: u64,
-    /// Every record in it, also those that a voice was only heard by: any of them may be what made the step a bad one.
+    /// Every record in it, including those that only condition a voice: any of them may be the cause of a bad step.
     pub records: Vec<u32>,
-    /// Rows, places of text and places of sound: steps of one shape take one time.
+    /// Rows, text positions and audio positions: steps of one shape take the same time.
     pub shape: [usize; 3],
-    /// How long the batch was waited for.
+    /// Time that the loop waited for the batch.
     pub waited: Duration,
-    /// What its feed measured when it was taken.
+    /// Measurements of the feed when the batch was taken.
     pub fed: Measured,
-    /// What those who make batches have to say: a bad clip, a thread that was replaced. Usually empty.
+    /// Notes of the loader, such as a bad clip or a replaced thread. Usually empty.
     pub notes: Vec<String>,
 }
 
-/// The name of the number that says how much worse the codes of held-out clips are guessed with the texts of other clips, in
-/// nats: near zero where the model ignores the text.
+/// Name of the number that says how much the loss of validation codes increases with the texts of other clips, in nats: near
+/// zero where the model ignores the text.
 pub const TEXT_GAIN: &str = "text_gain";
 
-/// What a pass over held-out records found.
+/// The result of a pass over the validation records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Validation {
-    /// Lower is better: what the best checkpoint is chosen by.
+    /// The best checkpoint is chosen by it; lower is better.
     pub score: f64,
-    /// The loss, which says whether what is learnt is learnt by heart.
+    /// The loss, which shows overfitting.
     pub loss: f64,
-    /// Everything measured, by name.
+    /// All measurements, by name.
     pub numbers: Vec<(&'static str, f64)>,
 }
 
-/// The network of a stage and the data it learns from: the part of a stage that is the same on one device and on several.
+/// The network and the data of a stage: the part that is the same on one device and on several.
 pub trait StageCore {
-    /// The stage it is.
+    /// The kind of stage.
     fn kind(&self) -> StageKind;
 
     /// Lines for the user about what is trained: sizes, batches, memory.
@@ -124,7 +124,7 @@ pub trait StageCore {
         true
     }
 
-    /// Steps of an epoch.
+    /// Number of steps per epoch.
     fn epoch_steps(&self) -> u64;
 
     /// The id of a record.
@@ -157,7 +157,7 @@ pub trait Stage {
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError>;
 
     /// Queues the step of the last batch of this shape again, on the inputs that are still on the device: the step alone,
-    /// with nothing fed. `None` where there was no such batch, or where the stage does not support it.
+    /// without a feed. `None` where there was no such batch, or where the stage does not support it.
     fn replay(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Option<Ticket>, TrainError> {
         Ok(None)
     }
@@ -173,12 +173,12 @@ pub trait Stage {
         Ok(self.core_mut().engine_mut().wait(ticket)?)
     }
 
-    /// Whether the weights are still those of the last whole step after [`Stage::submit`] found no batch.
+    /// Whether the weights are still those of the last complete step after [`Stage::submit`] got no batch.
     fn outlives_failures(&self) -> bool {
         true
     }
 
-    /// Called after the engine's arenas were restored from a checkpoint: copies of them have to follow.
+    /// Called after the engine's arenas were restored from a checkpoint, to update copies of them.
     fn restored(&mut self) -> Result<(), TrainError> {
         Ok(())
     }
@@ -203,7 +203,7 @@ pub trait Stage {
     }
 }
 
-/// The core's methods, for callers of any stage.
+/// The methods of the core, for callers of any stage.
 impl dyn Stage + '_ {
     /// The stage it is.
     pub fn kind(&self) -> StageKind {
@@ -261,7 +261,7 @@ impl dyn Stage + '_ {
     }
 }
 
-/// Each record that is named once, in the order they come; numbers below zero are none.
+/// The distinct records of the lists, in their order; negative numbers are no records.
 fn clips(lists: &[&[i32]]) -> Vec<u32> {
     let mut all: Vec<u32> = Vec::new();
     for &record in lists.iter().copied().flatten() {
@@ -274,7 +274,7 @@ fn clips(lists: &[&[i32]]) -> Vec<u32> {
     all
 }
 
-/// Names to print: a few of them, and how many more there are.
+/// Names to print: the first few, and how many more there are.
 fn named(clips: &[String]) -> String {
     const NAMED: usize = 20;
     match clips.len().checked_sub(NAMED) {
@@ -288,20 +288,20 @@ fn left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option
     let first = batches.excluded().first()?;
     let why = match first.reason {
         Reason::NoFrames => format!("it has no {unit}"),
-        Reason::TooManyFrames { frames, limit } => format!("{frames} {unit}, {limit} is the most"),
+        Reason::TooManyFrames { frames, limit } => format!("{frames} {unit}, the maximum is {limit}"),
         reason => reason.to_string(),
     };
     let count = batches.excluded().len();
     Some(format!("{count} clips are left out, such as {}: {why}", id(first.record)))
 }
 
-/// Between two pieces of what is made before a stage: goes on, unless it is asked to stop.
+/// Returns an error if the user asked to stop. Called between items of work before a stage.
 pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), TrainError> {
     if stop.load(Ordering::Relaxed) { Err(TrainError::Interrupted) } else { Ok(()) }
 }
 
-/// Refuses a program that would take an engine over the memory it may use, before any of it is taken. `batch` is the
-/// setting that makes it smaller.
+/// Refuses a program that would exceed the memory limit of an engine, before any of it is allocated. `batch` is the setting
+/// that reduces it.
 pub(crate) fn within(
     engine: &Engine,
     tape: &myxtts_tensor::Tape,
@@ -321,7 +321,7 @@ pub(crate) fn within(
     Ok(())
 }
 
-/// The average of the weights begins as the weights.
+/// Initialises the average of the weights with the weights.
 fn start_average(engine: &mut Engine, kept: bool) -> Result<(), TrainError> {
     if kept {
         let weights = engine.read_arena(myxtts_tensor::engine::Arena::Weights)?;
@@ -331,7 +331,7 @@ fn start_average(engine: &mut Engine, kept: bool) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// How a stage says that batches are balanced, behind its clips.
+/// The part of a stage's description about repeated clips.
 fn balanced(batches: &myxtts_data::batch::Plan) -> String {
     match batches.repeated() {
         0 => String::new(),

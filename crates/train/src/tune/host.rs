@@ -24,9 +24,9 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// The machine's memory in bytes; `None` where the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// The most that this process can get.
+    /// Maximum that this process can get.
     pub total: Option<u64>,
-    /// What is free now.
+    /// Memory that is free now.
     pub free: Option<u64>,
 }
 
@@ -43,14 +43,14 @@ impl Host {
 pub struct StageBatches {
     /// The stage.
     pub stage: StageKind,
-    /// Clips or windows of a batch.
+    /// Clips or windows per batch.
     pub rows: usize,
-    /// Replicas that every batch has to be split over evenly; 1 where a batch may leave some idle.
+    /// Number of replicas that every batch has to be split over evenly; 1 where a batch may leave some idle.
     pub replicas: usize,
 }
 
 impl StageBatches {
-    /// The setting that makes the batches smaller.
+    /// The setting that reduces the batches.
     fn setting(&self) -> &'static str {
         match self.stage {
             StageKind::Dvae => "data.dvae_batch_size",
@@ -134,7 +134,7 @@ pub fn host_memory(
     Ok((!planned.is_empty()).then(|| line(&planned, host)))
 }
 
-/// Bytes of all replicas of the GPT, and of the batches that wait.
+/// Bytes of all replicas of the GPT, including waiting batches.
 fn gpt_need(memory: &dyn Memory, plan: &Plan, replicas: usize, rows: usize) -> Result<u64, TrainError> {
     let steps = memory.planned(rows, plan.training.gradient_accumulation_steps)?;
     let waiting = memory.waiting(rows)?.saturating_mul(plan.data.buffer_size as u64);
@@ -177,7 +177,8 @@ pub fn judge(
     )))
 }
 
-/// The planned bytes of each stage, in words. Stages run one after the other, so that the largest is compared.
+/// The planned bytes of each stage, as one line. Stages run one after the other, so only the largest is compared with the
+/// free memory.
 pub fn line(planned: &[(StageBatches, u64)], host: Host) -> String {
     let stages: Vec<String> =
         planned.iter().map(|(batches, bytes)| format!("{} {}", batches.name(), gib(*bytes))).collect();

@@ -1,4 +1,4 @@
-//! Batches of the decoder: rows sampled from the clips, with another row in the place of one that cannot be read.
+//! Batches of the decoder: rows sampled from the clips; a row that cannot be read is replaced by another.
 
 use super::fill::{Inputs, RowBuffers};
 use crate::error::TrainError;
@@ -10,12 +10,12 @@ use myxtts_data::record::{RecordError, RecordSource};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows that are tried in the place of a bad one, as many as the loader tries.
+/// Maximum number of substitutes for a bad row, as in the loader.
 const ATTEMPTS: u64 = 16;
 /// Records of a row: the clip, and the clip its speaker is conditioned on.
 const RECORDS_OF_ROW: u64 = 2;
 
-/// Makes the batches to learn from. Which rows a batch has follows from its step and from which clips are bad.
+/// Makes training batches. The rows of a batch depend only on its step and on which clips are bad.
 pub(super) struct BatchSampler {
     pub clips: Arc<Clips>,
     pub source: Arc<dyn RecordSource>,
@@ -60,7 +60,7 @@ impl BatchSampler {
             for attempt in 0..=ATTEMPTS {
                 let reference = match attempt {
                     0 => reference,
-                    // In the end the clip itself, whose sound could be read.
+                    // In the end the clip itself, whose audio could be read.
                     ATTEMPTS => clip,
                     _ => self.clips.other_reference(clip, step, row, attempt),
                 };
@@ -80,12 +80,12 @@ impl BatchSampler {
 #[derive(Default)]
 pub(super) struct BadClips {
     found: Vec<(u32, Problem)>,
-    /// Where those of the row begin.
+    /// Index of the first bad clip of the current row.
     row: usize,
 }
 
 impl BadClips {
-    /// A clip that was bad in the row before is tried again: it counts once for each row.
+    /// Starts a row. A clip that was bad in an earlier row is tried again: it counts once per row.
     pub fn begin_row(&mut self) {
         self.row = self.found.len();
     }

@@ -1,4 +1,4 @@
-//! Windows of clips made what the decoder's inputs hold, byte for byte.
+//! Converts windows of clips to the bytes of the decoder's inputs.
 
 use super::DecoderSettings;
 use crate::overlay::{floats, samples};
@@ -7,24 +7,24 @@ use myxtts_data::record::{RecordError, RecordSource, SPEAKER_MEL};
 use myxtts_tensor::Value as Node;
 use myxtts_tensor::engine::InputLayout;
 
-/// What cosines are multiplied with: between -1 and 1 they could not say what is certain.
+/// Factor of cosines before the softmax: values between -1 and 1 could not express certainty.
 pub(super) const SHARPNESS: f32 = 16.0;
-/// How much nearer than all others the right speaker has to be. Without it the answer is certain long before voices are
-/// far apart, and then a vocoder's own sound moves a vector more than another speaker does.
+/// Margin by which the right speaker has to be nearer than all others. Without it the classification is certain long before
+/// voices are far apart, and the sound of the vocoder then changes a vector more than another speaker does.
 const MARGIN: f32 = 0.5;
 
-/// The inputs every program has, at the same places in all of them.
+/// The inputs of every program, at the same positions in all of them.
 #[derive(Clone)]
 pub(super) struct Inputs {
     pub image: InputLayout,
     pub latents: Node,
     pub speaker: Node,
     pub wave: Node,
-    /// Where the speaker encoder is to learn who speaks.
+    /// Speaker targets, where the speaker encoder is trained.
     pub who: Option<SpeakerTargets>,
 }
 
-/// Whose each window is, and what is taken from the cosine of the right answer.
+/// The speaker of each window, and the margin that is subtracted from the right cosine.
 #[derive(Clone, Copy)]
 pub(super) struct SpeakerTargets {
     pub targets: Node,
@@ -32,19 +32,19 @@ pub(super) struct SpeakerTargets {
     pub people: usize,
 }
 
-/// What is written to the inputs, row by row.
+/// The rows of a batch before they are written to the inputs.
 #[derive(Default)]
 pub(super) struct RowBuffers {
     latents: Vec<f32>,
     wave: Vec<f32>,
     speaker: Vec<f32>,
-    /// Number of each row's speaker.
+    /// Index of each row's speaker.
     speakers: Vec<i32>,
 }
 
 impl RowBuffers {
-    /// Reads what the next row learns: the states of `clip` from code `start` on, and their sound. An error leaves the
-    /// buffers as they were.
+    /// Reads the target of the next row: the states of `clip` from code `start` on, and their audio. An error leaves the
+    /// buffers unchanged.
     pub fn push_target(
         &mut self,
         clips: &Clips,
@@ -53,7 +53,7 @@ impl RowBuffers {
         start: usize,
     ) -> Result<(), RecordError> {
         let DecoderSettings { decoder, window, .. } = &clips.settings;
-        // Where the latents begin, at the rate of the waveform.
+        // Start of the latents, at the sample rate of the waveform.
         let first = start * decoder.code_samples * decoder.wave_rate / decoder.code_rate;
         let wave = samples(source, clip.record as usize, first, decoder.samples_of(*window))?;
         let record = clip.record as usize;
@@ -66,7 +66,7 @@ impl RowBuffers {
         Ok(())
     }
 
-    /// Reads what the row is conditioned on: a window of the reference clip, at a position that follows from `draw`.
+    /// Reads the reference of the row: a window of the reference clip, at a position that depends on `draw`.
     pub fn push_reference(
         &mut self,
         settings: &DecoderSettings,
@@ -103,7 +103,7 @@ impl Inputs {
     }
 }
 
-/// A window of features, repeated where the clip is shorter, each band made mean 0 and deviation 1 over it.
+/// A window of features, repeated where the clip is shorter; each band is normalised to mean 0 and deviation 1.
 fn window_of(features: &[f32], bands: usize, frames: usize, draw: u64) -> Vec<f32> {
     let there = (features.len() / bands).max(1);
     let start = if there > frames { (draw % (there - frames + 1) as u64) as usize } else { 0 };

@@ -9,16 +9,16 @@ use myxtts_run::plan::Recipe;
 use myxtts_tensor::Tape;
 use myxtts_tensor::engine::Forecast;
 
-/// The speakers that a decoder stage would learn.
+/// The speakers that a decoder stage would train on.
 #[derive(Clone, Copy, Debug)]
 pub struct Speakers {
     /// Whether the model has a speaker encoder, which is then not trained.
     pub known: bool,
-    /// Speakers of the corpus.
+    /// Number of speakers in the corpus.
     pub count: usize,
 }
 
-/// Bytes of all replicas of the stage, with the batches that wait.
+/// Bytes of all replicas of the stage, including waiting batches.
 pub fn planned(
     settings: &DecoderSettings,
     recipe: &Recipe,

@@ -1,4 +1,4 @@
-//! The programs of the decoder: validation, training by mel distance alone, and training with discriminators as well.
+//! The programs of the decoder: validation, training by mel distance only, and training with discriminators.
 
 use super::DecoderSettings;
 use super::fill::{Inputs, SHARPNESS, SpeakerTargets};
@@ -16,28 +16,28 @@ use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
 use myxtts_tensor::{Backward, DType, Engine, ParameterId, Program, Recompute, Tape, Value as Node};
 
-/// HiFi-GAN's weights of the two losses beside the discriminators'.
+/// HiFi-GAN's weights of the mel and feature losses, relative to the discriminators' loss.
 const MEL_WEIGHT: f32 = 45.0;
 const FEATURE_WEIGHT: f32 = 1.0;
 
-/// A program and where its inputs lie.
+/// A program with the layout of its inputs.
 pub(super) struct Ready {
     pub program: Program,
     pub inputs: Inputs,
 }
 
-/// What a program does.
+/// The purpose of a program.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum What {
-    /// Learns by mels alone.
+    /// Trains by mel distance only.
     Plain,
-    /// Learns by mels and discriminators.
+    /// Trains by mel distance and discriminators.
     Adversarial,
-    /// Learns nothing.
+    /// Measures without an update.
     Measured,
 }
 
-/// The networks, and the table of speakers where it is asked who speaks.
+/// The networks, and the table of speakers where the speaker encoder is trained.
 pub(super) struct Parts<'a> {
     pub decoder: &'a Decoder,
     pub speakers: &'a SpeakerEncoder,
@@ -53,7 +53,7 @@ pub(super) struct Built {
     constants: Vec<(Node, Vec<f32>)>,
 }
 
-/// Makes a program ready.
+/// Builds and loads a program.
 pub(super) fn ready(
     engine: &mut Engine,
     settings: &DecoderSettings,
@@ -108,8 +108,8 @@ pub(super) fn build(
     };
     let voice = speakers.hear(&mut tape, features, statistics).vector;
     let z = decoder.stretch(&mut tape, given);
-    // An encoder that is asked who speaks learns that alone, as those of the releases did: what sound asks of it as well
-    // would draw voices together that the decoder cannot tell apart yet.
+    // A speaker encoder in training only learns to classify speakers, as those of the released models did: gradients of the
+    // audio would pull voices together that the decoder cannot distinguish yet.
     let heard = if who.is_some() { tape.detach(voice) } else { voice };
     let made = decoder.wave(&mut tape, z, heard);
     let (distance, constants) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
@@ -117,7 +117,7 @@ pub(super) fn build(
     let told = who.zip(asked).filter(|_| what != What::Measured).map(|(table, asked)| {
         let table = tape.master(table);
         let SpeakerTargets { targets, margins, people } = asked;
-        // Both of length 1: a table that could grow would tell vectors apart that hardly differ, and leave them so.
+        // Both have length 1: a table that could grow would separate vectors that hardly differ, and leave them so.
         let table = tape.l2_normalize(table);
         let table = tape.reshape(table, [1, people, settings.speaker.result]);
         let vectors = if dtype == DType::F32 { voice } else { tape.cast(voice, DType::F32) };
@@ -148,7 +148,7 @@ pub(super) fn build(
             note(&mut tape, 1, discriminator);
             note(&mut tape, 2, generator);
             note(&mut tape, 3, features);
-            // Two sums: one takes four at most.
+            // Two sums: one takes at most four terms.
             let adversarial =
                 tape.weighted_sum(&[(discriminator, 1.0), (generator, 1.0), (features, FEATURE_WEIGHT)]);
             parts.push((adversarial, 1.0));
@@ -158,18 +158,18 @@ pub(super) fn build(
         tape.backward(loss, Backward { recompute: Recompute::Marked, accumulate: false });
         slice.reduce(&mut tape);
         let average = recipe.ema_decay.is_some();
-        // HiFi-GAN's betas: a game has no use for a long memory.
+        // HiFi-GAN's betas: adversarial training does not benefit from long averages.
         tape.update(loss, AdamW { beta1: 0.8, beta2: 0.99, average, ..AdamW::default() });
     }
     Ok(Built { tape, inputs, constants })
 }
 
-/// Points, hop and bands of the mels that sound is compared by: with one length of window alone, clicks or hum would go
-/// unheard. The longest has bands of 21 Hz, narrow enough to see the harmonics of a low voice: with wider ones any pitch is
-/// as good as the right one.
+/// FFT size, hop and bands of the mels that audio is compared by: with a single window length, clicks or hum would not show.
+/// The longest has bands of 21 Hz, narrow enough to resolve the harmonics of a low voice; with wider ones a wrong pitch
+/// would cost nothing.
 const RESOLUTIONS: [(usize, usize, usize); 3] = [(512, 128, 40), (1024, 256, 80), (2048, 512, 160)];
 
-/// The mean distance of log-mels of waveforms `[rows, samples, 1]`, and what has to be written to the inputs it needs.
+/// Mean distance of log-mels of waveforms `[rows, samples, 1]`, and the constants of its inputs.
 fn mel_distance(tape: &mut Tape, made: Node, real: Node, rate: usize) -> (Node, Vec<(Node, Vec<f32>)>) {
     let shape = tape.shape(made);
     let [made, real] = [made, real].map(|wave| {

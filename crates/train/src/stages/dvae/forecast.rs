@@ -9,8 +9,8 @@ use myxtts_run::plan::Recipe;
 use myxtts_tensor::Tape;
 use myxtts_tensor::engine::Forecast;
 
-/// Bytes of all replicas of the stage, with the batches that wait. The alignments of `settings.token_targets` are not
-/// counted, only their classifier.
+/// Bytes of all replicas of the stage, including waiting batches. Of `settings.token_targets` only the classifier counts,
+/// not the alignments.
 pub fn planned(settings: &DvaeSettings, recipe: &Recipe, replicas: Replicas) -> Result<u64, TrainError> {
     let machine = replicas.machine;
     let (slice, count) = replicas_of(settings.rows as usize, replicas.count);

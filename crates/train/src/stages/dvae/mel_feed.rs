@@ -1,5 +1,5 @@
-//! Windows of mels that a device makes of sound, for batches that the model's device learns from. The windows are those of the
-//! cache, drawn alike; their numbers are the same within rounding.
+//! Windows of mels that a device computes from waveforms, for batches that the model's device trains on. The windows are
+//! those of the cache, sampled alike; their values are equal up to rounding.
 
 use super::token_targets::{self, SPOKEN_SOUND, WithTokens};
 use super::{DvaeBatch, DvaeSettings, Ready, learning};
@@ -8,7 +8,7 @@ use crate::feed::{Finisher, Maker, field, maker_of};
 use crate::stages::gpt::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
 use crate::stages::gpt::conditioning_input::ConditioningInput;
 use myxtts_data::batch::{Part, Plan as Batches, Settings};
-use myxtts_data::cache::sounds::{DVAE_SOUND, SOUND_OVERLAP};
+use myxtts_data::cache::audio_overlay::{AUDIO_OVERLAP, DVAE_AUDIO};
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::RecordSource;
@@ -17,17 +17,17 @@ use myxtts_tensor::{Device, Engine};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Token of a frame that is none, which padding has.
+/// Token of a frame without one, such as padding.
 const NO_TOKEN: f32 = -1.0;
 
-/// A device that makes the mels of batches.
+/// A device that computes the mels of batches.
 #[derive(Clone)]
 pub struct MelDevice {
-    /// The device.
+    /// The GPU, or the CPU that simulates it.
     pub device: Device,
-    /// The records, with [`DVAE_SOUND`] among their columns.
-    pub sounds: Arc<dyn RecordSource>,
-    /// How long the first step waits at least, for batches to be made ahead.
+    /// The records, with [`DVAE_AUDIO`] among their columns.
+    pub waveforms: Arc<dyn RecordSource>,
+    /// Minimum time before the first step, so that batches are made ahead.
     pub start_delay: Duration,
 }
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for MelDevice {
     }
 }
 
-/// Batches of sound, and who makes mels of them.
+/// A feed of waveforms, with the engine that computes mels from them.
 pub(super) struct MelFeed {
     own: Shared,
     source: Arc<dyn RecordSource>,
@@ -53,23 +53,23 @@ impl BringsSound for DvaeBatch {
 }
 
 impl MelFeed {
-    /// As the settings ask; where that cannot be set up, nothing and the reason, and batches bring their mels.
+    /// Sets up the feed as the settings request. If that is not possible, returns the reason, and batches carry their mels.
     pub fn of(
         settings: &DvaeSettings,
         engine: &Engine,
         stats: &[f32],
         train: &[u32],
     ) -> Result<Result<MelFeed, Option<String>>, TrainError> {
-        let Some(MelDevice { device, sounds, start_delay }) = &settings.mels else { return Ok(Err(None)) };
+        let Some(MelDevice { device, waveforms, start_delay }) = &settings.mels else { return Ok(Err(None)) };
         if settings.feeding.upload == Upload::WithStep && engine.cuda().is_some() {
-            return Ok(Err(Some("batches are copied in turn, and bring their mels along".to_owned())));
+            return Ok(Err(Some("batches are copied between steps, and carry their mels".to_owned())));
         }
         let frames = settings.frames as usize;
         let own = match ConditioningEngine::of_sound(*device, FrontEnd::Dvae, frames, stats) {
             Ok(own) => Arc::new(Mutex::new(own)),
             Err(why) => {
                 return Ok(Err(Some(format!(
-                    "{device} cannot prepare batches ({why}): they are made on the processor and come buffered"
+                    "{device} cannot prepare batches ({why}): they are made on the CPU and buffered"
                 ))));
             }
         };
@@ -77,29 +77,29 @@ impl MelFeed {
             Some(spoken) => {
                 let per_code = settings.sizes.frames_per_code();
                 let tokens = spoken.alignments.clone();
-                let source = WithTokens::new(sounds.clone(), DVAE_SOUND, tokens, per_code);
+                let source = WithTokens::new(waveforms.clone(), DVAE_AUDIO, tokens, per_code);
                 let part = Part::window(SPOKEN_SOUND, settings.frames);
                 (Arc::new(source), Part { pad: NO_TOKEN, ..part })
             }
-            None => (sounds.clone(), Part::window(DVAE_SOUND, settings.frames)),
+            None => (waveforms.clone(), Part::window(DVAE_AUDIO, settings.frames)),
         };
-        let parts = vec![Part { overlap: SOUND_OVERLAP, ..part }];
+        let parts = vec![Part { overlap: AUDIO_OVERLAP, ..part }];
         let plan = Settings { parts, ..learning(settings) };
         let batches = Arc::new(Batches::new(&*source, train.iter().copied(), plan)?);
         Ok(Ok(MelFeed { own, source, batches, start_delay: *start_delay, device: *device }))
     }
 
-    /// What is to be said of it.
-    pub fn told(&self) -> String {
+    /// Description for the user.
+    pub fn description(&self) -> String {
         let held = self.own.lock().unwrap_or_else(PoisonError::into_inner).held();
         format!(
-            "mels are made on {}, of sound that is sent there: {:.2} GiB",
+            "mels are computed on {} from waveforms: {:.2} GiB",
             self.device,
             held as f64 / (1u64 << 30) as f64
         )
     }
 
-    /// Makes batches that bring sound.
+    /// Makes batches that carry waveforms.
     pub fn maker(
         &self,
         ready: &Ready,
@@ -119,7 +119,7 @@ impl MelFeed {
             if column == SPOKEN_SOUND {
                 let frames = bytemuck::cast_slice(held);
                 let (sound, spoken) =
-                    token_targets::split(column, frames, (window, SOUND_OVERLAP as usize), per_code);
+                    token_targets::split(column, frames, (window, AUDIO_OVERLAP as usize), per_code);
                 given.write_sound(bytemuck::cast_slice(&sound), heard)?;
                 if let Some(tokens) = tokens {
                     image.write_i32(into, tokens, &spoken);
@@ -131,7 +131,7 @@ impl MelFeed {
         })
     }
 
-    /// For a feed: the device adds the mels.
+    /// The finisher of a feed: the device adds the mels.
     pub fn finisher(&self) -> Finisher<DvaeBatch> {
         ConditioningEngine::finisher(&self.own)
     }

@@ -62,13 +62,13 @@ pub(super) fn build(
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
     // The absolute error prevents smearing of quiet bands, which the squared error hardly notices.
-    let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
-    let mut made = dvae.reconstruct(&mut tape, given, asked);
+    let weights = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
+    let mut made = dvae.reconstruct(&mut tape, given, weights);
     if let Some((spoken, tokens)) = asked_for.zip(tokens)
-        && let Some(told) = dvae.name_tokens(&mut tape, &made, tokens)
+        && let Some(prediction) = dvae.name_tokens(&mut tape, &made, tokens)
     {
-        made.loss = tape.weighted_sum(&[(made.loss, 1.0), (told.loss, spoken.weight as f32)]);
-        for (slot, value) in [(3, told.loss), (4, told.correct), (5, told.count)] {
+        made.loss = tape.weighted_sum(&[(made.loss, 1.0), (prediction.loss, spoken.weight as f32)]);
+        for (slot, value) in [(3, prediction.loss), (4, prediction.correct), (5, prediction.count)] {
             let part = slice.part(&mut tape, value);
             tape.note(slot, part);
         }

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn which_texts_are_left_out_depended_on_how_many_shared_a_batch() {
+    fn text_dropout_depended_on_the_number_of_replicas() {
         let (mut augmenter, aligned) = augmenter(0.0, 0.0);
         augmenter.text_dropout = 0.5;
         let whole: Vec<i32> =
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_rows_say_what_their_text_says_in_one_voice() {
+    fn recombined_rows_match_their_text_and_speaker() {
         let (augmenter, aligned) = augmenter(1.0, 0.0);
         let mut changed = 0;
         for number in 0..50 {
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_stay_whole_at_the_end_and_draws_are_repeatable() {
+    fn rows_stay_whole_at_the_end_and_sampling_is_repeatable() {
         let (augmenter, aligned) = augmenter(1.0, 0.0);
         let whole = batch(&augmenter, &aligned, 100);
         for (row, (_, clip)) in aligned.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where the conditioning of batches comes from: as the settings ask, where that can be set up.
+//! The source of the conditioning of batches: as the settings request, where that is possible.
 
 use super::conditioning_engine::{ConditioningEngine, Shared, forecast, of_sound, table};
 use super::fill::GptBatch;
@@ -8,7 +8,7 @@ use crate::error::TrainError;
 use crate::feed::Finisher;
 use crate::overlay::{CODES, WithCodes};
 use myxtts_data::batch::Part;
-use myxtts_data::cache::sounds::{CONDITIONING_SOUND, SOUND_OVERLAP};
+use myxtts_data::cache::audio_overlay::{AUDIO_OVERLAP, CONDITIONING_AUDIO};
 use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::{CONDITIONING_MEL, Column, RecordSource, TOKENS};
 use myxtts_tensor::engine::Upload;
@@ -16,23 +16,23 @@ use myxtts_tensor::{Device, Engine};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where the conditioning of a batch comes from.
+/// The source of the conditioning of a batch.
 #[derive(Clone, Default)]
 pub enum Conditioning {
-    /// Its mels come with it.
+    /// The batch carries its mels.
     #[default]
     Fed,
-    /// All mels lie on the model's device, where they are no more than this share of its memory.
+    /// All mels are resident on the model's device, if they take no more than a share of its memory.
     Resident {
-        /// The share.
+        /// Maximum share of the device's memory, 0 to 1.
         at_most: f64,
     },
-    /// Its sound goes to a device, and mels are made of it there.
+    /// Waveforms are copied to a device, which computes the mels.
     Sound {
-        /// The device.
+        /// The GPU, or the CPU that simulates it.
         device: Device,
-        /// The records, with sound in the place of conditioning mels.
-        sounds: Arc<dyn RecordSource>,
+        /// The records, with waveforms instead of conditioning mels.
+        waveforms: Arc<dyn RecordSource>,
     },
 }
 
@@ -46,12 +46,12 @@ impl std::fmt::Debug for Conditioning {
     }
 }
 
-/// What the records of a batch are read from, and what stands for a conditioning mel in them.
+/// What records have instead of conditioning mels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConditioningKind {
     Mels,
     RowIndices {
-        /// The number of the silent mel.
+        /// Index of the silent mel.
         silence: i32,
     },
     Sound,
@@ -62,7 +62,7 @@ impl ConditioningKind {
         match self {
             ConditioningKind::Mels => (CONDITIONING_MEL, 0),
             ConditioningKind::RowIndices { .. } => (PLACE, 0),
-            ConditioningKind::Sound => (CONDITIONING_SOUND, SOUND_OVERLAP),
+            ConditioningKind::Sound => (CONDITIONING_AUDIO, AUDIO_OVERLAP),
         }
     }
 }
@@ -70,25 +70,25 @@ impl ConditioningKind {
 /// The arrays of a batch.
 pub(super) fn parts(frames: u32, heard: ConditioningKind) -> Vec<Part> {
     let (column, overlap) = heard.column();
-    // Padded alike by name, whatever stands in its place: a run goes on with another way of feeding.
+    // Padded alike by name, whatever the content: a run can resume with another source.
     let mels = Part::companion(CONDITIONING_MEL, frames);
     vec![Part::whole(TOKENS), Part::whole(CODES), Part { column, overlap, ..mels }]
 }
 
-/// How conditioning comes to batches.
+/// How conditioning gets to batches.
 pub(super) struct ConditioningFeed {
-    /// Who makes it; none where batches bring it.
+    /// The engine that computes it; `None` where batches carry it.
     pub maker: Option<Shared>,
-    /// What batches are made of: the source, or the same with something else for conditioning mels.
+    /// The records that batches are made from: the source, or the same with something else instead of conditioning mels.
     pub fed: Arc<dyn RecordSource>,
-    /// What that is.
+    /// What those records have instead of conditioning mels.
     pub heard: ConditioningKind,
-    /// What is to be said of it.
-    pub told: Option<String>,
+    /// A line for the user.
+    pub description: Option<String>,
 }
 
 impl ConditioningFeed {
-    /// As the settings ask. Where that cannot be set up, batches bring their mels along.
+    /// Sets up the feed as the settings request. Where that is not possible, batches carry their mels.
     pub fn of(
         settings: &GptSettings,
         engine: &Engine,
@@ -96,12 +96,12 @@ impl ConditioningFeed {
         stats: &[f32],
     ) -> Result<ConditioningFeed, TrainError> {
         let (fed, frames) = (source.clone() as Arc<dyn RecordSource>, settings.frames as usize);
-        let plain = |told: Option<String>| {
-            Ok(ConditioningFeed { maker: None, fed: fed.clone(), heard: ConditioningKind::Mels, told })
+        let plain = |description: Option<String>| {
+            Ok(ConditioningFeed { maker: None, fed: fed.clone(), heard: ConditioningKind::Mels, description })
         };
         if settings.feeding.upload == Upload::WithStep && engine.cuda().is_some() {
             let asked = !matches!(settings.conditioning, Conditioning::Fed);
-            return plain(asked.then(|| "batches are copied in turn, and bring their mels along".to_owned()));
+            return plain(asked.then(|| "batches are copied between steps, and carry their mels".to_owned()));
         }
         match &settings.conditioning {
             Conditioning::Fed => plain(None),
@@ -115,49 +115,49 @@ impl ConditioningFeed {
                 };
                 let (own, places) = ConditioningEngine::resident(device, fed, frames, stats)?;
                 let bytes = (4 * mels * stats.len()) as f64;
-                let told = format!("{:.2} GiB of conditioning lie on the device", bytes / GIB);
+                let description =
+                    format!("{:.2} GiB of conditioning are resident on the device", bytes / GIB);
                 let heard = ConditioningKind::RowIndices { silence: places.silence };
                 Ok(ConditioningFeed {
                     maker: Some(Arc::new(Mutex::new(own))),
                     fed: Arc::new(places),
                     heard,
-                    told: Some(told),
+                    description: Some(description),
                 })
             }
-            Conditioning::Sound { device, sounds } => {
+            Conditioning::Sound { device, waveforms } => {
                 match ConditioningEngine::of_sound(*device, FrontEnd::Conditioning, frames, stats) {
                     Ok(own) => {
-                        let sounds = Arc::new(WithCodes::new(sounds.clone(), source.all().to_vec()));
-                        let told =
-                            format!("conditioning is computed on {device}, of sound that is sent there");
+                        let waveforms = Arc::new(WithCodes::new(waveforms.clone(), source.all().to_vec()));
+                        let description = format!("conditioning is computed on {device} from waveforms");
                         Ok(ConditioningFeed {
                             maker: Some(Arc::new(Mutex::new(own))),
-                            fed: sounds,
+                            fed: waveforms,
                             heard: ConditioningKind::Sound,
-                            told: Some(told),
+                            description: Some(description),
                         })
                     }
                     Err(why) => plain(Some(format!(
-                        "{device} cannot prepare batches ({why}): they are made on the processor and come buffered"
+                        "{device} cannot prepare batches ({why}): they are made on the CPU and buffered"
                     ))),
                 }
             }
         }
     }
 
-    /// Bytes of the device that makes it; none where batches bring it.
+    /// Bytes on the device that computes conditioning; 0 where batches carry it.
     pub fn held(&self) -> usize {
         self.maker.as_ref().map_or(0, |own| own.lock().unwrap_or_else(PoisonError::into_inner).held())
     }
 
-    /// For a feed: the device adds the conditioning.
+    /// The finisher of a feed: the device adds the conditioning.
     pub fn finisher(&self) -> Option<Finisher<GptBatch>> {
         self.maker.as_ref().map(ConditioningEngine::finisher)
     }
 }
 
-/// How many mels would lie on a device of so much memory, the silent one among them: all of a source's. None where they are
-/// not to, or are too many.
+/// Number of mels that would be resident on a device with this memory, including the silent one; `None` where they should
+/// not be, or are too many.
 fn resident_mels(
     settings: &GptSettings,
     source: &dyn RecordSource,
@@ -169,13 +169,13 @@ fn resident_mels(
     let at = crate::overlay::position(source, CONDITIONING_MEL);
     let all: u64 = (0..source.len()).map(|record| u64::from(source.rows(record, at))).sum();
     let numbers = (all + 1) * bands as u64;
-    // Numbers of mels, and kernels' numbers of their elements, are 32 bits wide.
+    // Indices of mels, and of their elements in kernels, are 32 bits wide.
     let fit = (4 * numbers) as f64 <= at_most * memory as f64 && numbers <= i32::MAX as u64;
     fit.then_some(all as usize + 1)
 }
 
-/// Bytes that conditioning will take of a model's device, with so much memory, beside the model: what lies there, and what
-/// makes batches of these numbers of rows of it.
+/// Bytes that conditioning will need on the model's device in addition to the model: resident mels, and the programs for
+/// batches of these numbers of rows.
 pub(super) fn planned(
     settings: &GptSettings,
     source: &dyn RecordSource,

@@ -44,14 +44,14 @@ mod tests {
     }
 
     #[test]
-    fn readings_of_one_text_are_not_exchanged_with_each_other() {
+    fn equal_texts_are_not_exchanged() {
         // Moved by one, half of the rows of the two pairs would keep their text.
         let (tokens, lengths) = batch(&[&[1], &[1], &[2], &[2]]);
         assert_eq!(shift(&tokens, &lengths, 4), Some(2));
     }
 
     #[test]
-    fn a_row_alone_and_a_batch_of_one_text_say_nothing() {
+    fn a_single_row_and_a_batch_of_one_text_have_no_shift() {
         let (tokens, lengths) = batch(&[&[1], &[2]]);
         assert_eq!(shift(&tokens, &lengths, 1), None);
         let (tokens, lengths) = batch(&[&[1, 2], &[1, 2], &[1, 2]]);

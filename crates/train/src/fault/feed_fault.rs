@@ -1,5 +1,5 @@
-//! Faults on the way of a batch from the loader to the device, on the feed's thread. They take time and tell nobody: the
-//! feed measures them as it measures everything there.
+//! Faults on the path of a batch from the loader to the device, on the feed's thread. They only take time, which the feed
+//! measures like everything else there.
 
 use super::{EVERY, Fault, FaultKind};
 use crate::error::TrainError;
@@ -9,8 +9,8 @@ use myxtts_tensor::cuda::memory::DeviceMemory;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What one feed meets.
-pub(crate) struct OnTheWay {
+/// The fault of one feed.
+pub(crate) struct FeedFault {
     fault: &'static Fault,
     /// Batches since it was armed.
     made: u64,
@@ -19,31 +19,31 @@ pub(crate) struct OnTheWay {
     bytes: Vec<u8>,
 }
 
-impl OnTheWay {
-    pub fn new(fault: &'static Fault, engine: &Engine) -> OnTheWay {
-        OnTheWay { fault, made: 0, cuda: engine.cuda().cloned(), place: None, bytes: Vec::new() }
+impl FeedFault {
+    pub fn new(fault: &'static Fault, engine: &Engine) -> FeedFault {
+        FeedFault { fault, made: 0, cuda: engine.cuda().cloned(), place: None, bytes: Vec::new() }
     }
 
-    /// Before a slot may be written.
+    /// Called before a slot may be written.
     pub fn lock(&mut self) {
         if self.fault.plant == FaultKind::UploadLock && self.fault.is_armed() {
             self.fault.until_over(self.made);
         }
     }
 
-    /// After a batch is filled and before it is sent.
+    /// Called after a batch is filled and before it is sent.
     pub fn stall(&mut self) {
         if !self.fault.is_armed() {
             return;
         }
         self.made += 1;
         if self.fault.plant == FaultKind::PeriodicStall && self.made.is_multiple_of(EVERY) {
-            // Longer than all that lies ready lasts.
+            // Longer than all ready batches last.
             std::thread::sleep(self.fault.steps(EVERY as f64 + 4.0));
         }
     }
 
-    /// While a batch of so many bytes is sent.
+    /// Called while a batch of `bytes` bytes is sent.
     pub fn copy(&mut self, bytes: usize) -> Result<(), TrainError> {
         match self.fault.plant {
             _ if !self.fault.is_armed() => {}
@@ -54,8 +54,7 @@ impl OnTheWay {
         Ok(())
     }
 
-    /// Copies as many bytes again and again from memory that is not page-locked; without a device there is nothing to copy
-    /// to, and nothing is done.
+    /// Copies as many bytes repeatedly from pageable memory; does nothing without a device.
     fn copy_pageable(&mut self, bytes: usize) -> Result<(), TrainError> {
         let Some(cuda) = &self.cuda else { return Ok(()) };
         cuda.bind()?;
