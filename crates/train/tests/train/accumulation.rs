@@ -1,4 +1,4 @@
-//! A step of several batches learns their mean.
+//! A step of several batches applies the mean of their gradients.
 
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::Control;
@@ -7,10 +7,10 @@ use myxtts_train::ComputeDevice;
 
 use super::small::{self, Clips};
 
-/// The first moment after one step of a fresh GPT: its gradient, times what AdamW keeps of it.
+/// The first moment after one step of a new GPT: its gradient, times the factor of AdamW.
 fn moment(accumulate: u64, step: u64) -> Vec<f32> {
     let mut plan = small::plan(StageKind::Gpt, 4);
-    // What is dropped differs between the batches of a step.
+    // Dropout differs between the batches of a step.
     plan.training.dropout = Some(0.0);
     let mut stage = small::stage(StageKind::Gpt, &plan, Clips::default(), accumulate, ComputeDevice::CPU);
     let control = Control { rate: 1e-3, weight: 1.0, clip: 0.0, average: 0.0, seed: 1 };

@@ -1,4 +1,4 @@
-//! The aligner on clips whose boundaries are known, and what is made of its alignments in a GPT stage.
+//! The aligner on clips with known boundaries, and the use of its alignments in a GPT stage.
 
 use super::small;
 use myxtts_data::record::{Column, DVAE_MEL, RecordError, RecordSource, TOKENS};
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 
 const COLUMNS: [Column; 2] = [TOKENS, DVAE_MEL];
 
-/// Clips in which every letter is a hum of its own and a space a pause, of lengths that vary.
+/// Clips in which every letter is a tone of its own and a space a pause, with varying lengths.
 struct Letters {
     tokens: Vec<Vec<i32>>,
     mels: Vec<Vec<f32>>,
@@ -161,7 +161,7 @@ fn letters_are_found_where_they_are_spoken() {
             near += usize::from(truth.abs_diff(token) <= 1);
             all += 1;
         }
-        // Words begin behind spaces, and each has codes.
+        // Words begin after spaces, and each has codes.
         let text: Vec<&str> = found.tokens.iter().map(|&id| tokenizer.piece(id)).collect();
         assert_eq!(found.words.len(), text.iter().filter(|piece| **piece == "[SPACE]").count() + 1);
         assert!(found.words.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
@@ -171,7 +171,7 @@ fn letters_are_found_where_they_are_spoken() {
     assert!((0.4..1.2).contains(&rate), "{rate} letters per code");
 }
 
-/// A stage with all of it learns on, and only its own weights reach the model.
+/// A stage with all of it trains, and only the GPT's own weights reach the model.
 #[test]
 fn the_alignment_head_stays_out_of_the_model() {
     let (tokenizer, source) = letters();
@@ -232,16 +232,16 @@ fn the_alignment_head_stays_out_of_the_model() {
     let (heads, score, made) = run(all.clone(), 30);
     assert!(heads[25..].iter().sum::<f64>() < heads[..5].iter().sum::<f64>(), "the head learns: {heads:?}");
     let (again, same, _) = run(all, 30);
-    assert_eq!((heads, score), (again, same), "every draw comes from the seed");
+    assert_eq!((heads, score), (again, same), "the seed determines the result");
     let (none, _, plain) = run(Regularization::default(), 1);
     assert!(none.is_empty());
     assert_eq!(made.shape("gpt.mel_head.weight"), plain.shape("gpt.mel_head.weight"));
     assert!(made.shape("training.alignment.head.weight").is_none());
 }
 
-/// Codes that are asked for the token learn to tell it, the same way each time, and the classifier stays with the codes.
+/// Codes trained to predict the token learn to, deterministically, and the classifier is stored with the codes.
 #[test]
-fn codes_learn_to_tell_tokens_apart() {
+fn codes_learn_to_predict_tokens() {
     let (tokenizer, source) = letters();
     let alignments = Arc::new(aligned(&tokenizer, &source));
     let source = Arc::new(source);
@@ -285,22 +285,22 @@ fn codes_learn_to_tell_tokens_apart() {
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     assert!(mean(&named[180..]) > 0.3, "the classifier learns: {named:?}");
     let (again, same, _) = run(Some(1.0), &nothing);
-    assert_eq!((named, score), (again, same), "every draw comes from the seed");
+    assert_eq!((named, score), (again, same), "the seed determines the result");
     let (none, other, plain) = run(None, &nothing);
     assert!(none.is_empty() && other != score);
     assert_eq!(made.shape("dvae.codebook.embed"), plain.shape("dvae.codebook.embed"));
     assert!(made.shape("training.token_head.weight").is_none());
-    // The classifier stays with the codes, for whoever speaks them; without one there is none.
+    // The classifier is stored with the codes, for speaking; without token targets there is none.
     let head = |model: &Model| model.shape("dvae.token_head.weight");
     let code_width = small::dvae_settings().sizes.code_width;
     assert_eq!(head(&made), Some(vec![tokenizer.vocabulary_size(), code_width]));
     assert_eq!(head(&plain), None);
-    // A DVAE that is known goes on, whether it is asked for tokens or not.
+    // A trained DVAE trains further, with or without token targets.
     let (_, further, _) = run(Some(1.0), &made);
     assert!(further < score, "{further} after as many steps more, {score} before");
 }
 
-/// The same clips with the conditioning mels that a GPT stage takes.
+/// The same clips with the conditioning mels that a GPT stage needs.
 struct WithMels(Letters);
 
 const WITH_MELS: [Column; 3] = [TOKENS, DVAE_MEL, myxtts_data::record::CONDITIONING_MEL];

@@ -1,4 +1,4 @@
-//! The model is made of the weights that validated best, and of exactly the weights that were measured.
+//! The model gets the weights that validated best, exactly as they were measured.
 
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::Control;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::small::{self, Clips};
 
-/// A stage whose validations say what is asked for, by the steps done; with the weights that each of them saw.
+/// A stage with scripted validation scores by step; records the weights at each validation.
 struct Scripted {
     inner: Box<dyn Stage>,
     score: fn(u64) -> f64,
@@ -48,7 +48,7 @@ impl Stage for Scripted {
 }
 
 const STEPS: u64 = 6;
-/// A decoder keeps its last weights once discriminators have joined.
+/// A decoder keeps its last weights once discriminators have joined, so it is tested separately.
 const KINDS: [StageKind; 2] = [StageKind::Dvae, StageKind::Gpt];
 
 fn plan(kind: StageKind) -> myxtts_run::plan::Plan {
@@ -87,7 +87,7 @@ fn the_last_weights_became_the_model_whatever_validation_said() {
         assert!(said.iter().any(|line| line.contains("keeps the weights of step 5 of 6")), "{said:?}");
         let end = &small::events(runs.path(), "stage_end")[0];
         assert_eq!((end["chosen_step"].as_u64(), end["score"].as_f64()), (Some(5), Some(1.0)));
-        // A model takes the measured weights, averages where the stage keeps them.
+        // A model takes the measured weights, which are averages where the stage keeps them.
         let raw = stage.inner.engine().read_arena(Arena::Average).unwrap();
         assert!(!raw.is_empty(), "{kind:?}: the recipe keeps no average, so that the test tries half");
     }
@@ -104,7 +104,7 @@ fn a_run_killed_between_its_best_validation_and_its_model_makes_the_same_model()
             small::run(runs.path(), &plan, &mut stage).0.unwrap();
             weights(&stage)
         };
-        // Stopped with the best a step behind it, and again when all was done but the model.
+        // Stopped one step after the best, and again when only the model was missing.
         let runs = tempfile::tempdir().unwrap();
         let mut stage = scripted(kind, &plan, best);
         let stopped = small::run_until(runs.path(), &plan, &mut stage, 5).0;
@@ -134,11 +134,11 @@ fn early_stopping_kept_the_last_weights() {
 fn a_decoder_keeps_its_last_weights_once_discriminators_have_joined() {
     let plan = plan(StageKind::Decoder);
     let runs = tempfile::tempdir().unwrap();
-    // They join after half of the steps, and mels are farther off with every step.
+    // They join after half of the steps, and the mel loss rises with every step.
     let mut stage = scripted(StageKind::Decoder, &plan, |step| step as f64);
     let finished = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None).0.unwrap();
     assert_eq!(finished.chosen.map(|chosen| chosen.step), Some(6));
-    // Without them the nearest mels are the best.
+    // Without them the lowest mel loss is the best.
     let runs = tempfile::tempdir().unwrap();
     let mut stage = scripted(StageKind::Decoder, &plan, |step| step as f64);
     let stopped = small::run_until(runs.path(), &plan, &mut stage, 3).0;
@@ -148,7 +148,7 @@ fn a_decoder_keeps_its_last_weights_once_discriminators_have_joined() {
 }
 
 #[test]
-fn a_score_that_is_no_number_chooses_nothing() {
+fn a_nan_score_chooses_nothing() {
     let plan = plan(StageKind::Gpt);
     let runs = tempfile::tempdir().unwrap();
     let mut stage = scripted(StageKind::Gpt, &plan, |_| f64::NAN);
@@ -158,7 +158,7 @@ fn a_score_that_is_no_number_chooses_nothing() {
 }
 
 #[test]
-fn overfitting_is_said_once_with_advice() {
+fn overfitting_is_reported_once_with_advice() {
     let mut plan = small::plan(StageKind::Gpt, 12);
     plan.training.validate_every = Some(1);
     let runs = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn overfitting_is_said_once_with_advice() {
 }
 
 #[test]
-fn early_stopping_is_on_where_few_clips_are_passed_over_often_and_says_why() {
+fn early_stopping_is_on_for_many_epochs_over_few_clips_and_gives_its_reason() {
     let said = |steps: u64, patience| {
         let mut plan = small::plan(StageKind::Gpt, steps);
         plan.training.validate_every = Some(1);
@@ -180,7 +180,7 @@ fn early_stopping_is_on_where_few_clips_are_passed_over_often_and_says_why() {
         let (finished, said) = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None);
         (finished.unwrap(), said.iter().any(|line| line.contains("early stopping is on, because")))
     };
-    // At most three batches an epoch: 80 steps are 20 epochs and more.
+    // At most three batches per epoch: 80 steps are 20 epochs and more.
     let (finished, told) = said(80, None);
     assert!(told);
     assert_eq!((finished.ended, finished.steps), (StageEnd::Early, 21), "one, and a quarter of the steps");
@@ -216,6 +216,6 @@ fn the_text_gain_is_the_loss_of_codes_with_other_texts_and_zero_where_text_is_ig
     };
     let (heard, score) = gain(&[3, 4, 5], false);
     assert!(heard.unwrap() != 0.0 && heard.unwrap().abs() < score, "{heard:?}");
-    assert_eq!(gain(&[3, 4, 5], true).0, Some(0.0), "texts of one length that are not heard");
+    assert_eq!(gain(&[3, 4, 5], true).0, Some(0.0), "texts of one length that are ignored");
     assert_eq!(gain(&[5], false).0, None, "one clip has no other's text");
 }

@@ -1,4 +1,4 @@
-//! Results that are looked at: nothing is wrong with a healthy step, and where something is, the operation is named.
+//! Checked results: a healthy step has no fault, and in a bad one the operation is named.
 
 use myxtts_data::record::{DVAE_MEL, SPEAKER_MEL};
 use myxtts_run::plan::StageKind;
@@ -24,7 +24,7 @@ fn every_result_of_a_healthy_step_is_finite_in_every_stage() {
 }
 
 #[test]
-fn a_clip_of_no_numbers_is_traced_to_the_first_operation_that_reads_it() {
+fn a_clip_with_nan_is_traced_to_the_first_operation_that_reads_it() {
     for (kind, column) in [(StageKind::Dvae, DVAE_MEL), (StageKind::Decoder, SPEAKER_MEL)] {
         let mut plan = small::plan(kind, 6);
         plan.training.enable_eager_debug = true;
@@ -39,7 +39,7 @@ fn a_clip_of_no_numbers_is_traced_to_the_first_operation_that_reads_it() {
     }
 }
 
-/// What a step leaves in memory, numbers or none, is nothing to the next: each writes what it reads.
+/// The memory contents left by a step, finite or not, must not affect the next: each step writes what it reads.
 #[test]
 fn a_step_reads_nothing_that_it_did_not_write() {
     for machine in small::machines("a_step_reads_nothing_that_it_did_not_write") {
@@ -54,13 +54,13 @@ fn a_step_reads_nothing_that_it_did_not_write() {
                     let control = Control { rate: 1e-4, seed: step, ..Control::default() };
                     let taken = stage.submit(step, &control).unwrap();
                     let report = stage.wait(taken.ticket).unwrap();
-                    assert!(report.good, "{kind:?} on {machine:?}: step {step} is no number");
+                    assert!(report.good, "{kind:?} on {machine:?}: step {step} is NaN or Inf");
                 }
                 small::everything(&*stage)
             };
             assert!(
                 run(false) == run(true),
-                "{kind:?} on {machine:?}: what lay in memory has changed the weights"
+                "{kind:?} on {machine:?}: old memory contents have changed the weights"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! Conditioning that a device makes itself is the conditioning that batches would have brought along: to the bit where mels
-//! lie there, within rounding where they are computed there of sound.
+//! Conditioning that a device computes equals the conditioning that batches would carry: to the bit where mels are resident,
+//! up to rounding where they are computed from waveforms.
 
 use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
 use crate::small;
@@ -56,7 +56,7 @@ fn settings(conditioning: Conditioning, masks: Masks) -> GptSettings {
     }
 }
 
-/// What is learnt from, and what is held out.
+/// Training records and validation records.
 fn sides() -> (Vec<u32>, Vec<u32>) {
     ((0..36).collect(), (36..40).collect())
 }
@@ -65,7 +65,7 @@ fn recipe() -> Recipe {
     Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap().recipe(StageKind::Gpt, false)
 }
 
-/// A stage after some steps with conditioning that comes in one way, and their reports.
+/// A stage after some steps with one source of conditioning, and their reports.
 fn trained(
     source: Arc<dyn RecordSource>,
     conditioning: Conditioning,
@@ -97,7 +97,7 @@ fn trained(
     (stage, reports)
 }
 
-/// The same: their reports, and what the stage says of itself and of where it stands.
+/// As [`trained`]: reports, the stage's description, and its position in the data.
 fn learnt(
     source: Arc<dyn RecordSource>,
     conditioning: Conditioning,
@@ -108,7 +108,7 @@ fn learnt(
 }
 
 #[test]
-fn mels_that_lie_on_the_device_are_those_that_batches_bring() {
+fn resident_mels_equal_those_that_batches_carry() {
     for masks in [Masks::Corrected, Masks::Coqui] {
         let all = Conditioning::Resident { at_most: 1.0 };
         let fed = learnt(Arc::new(Voices { broken: None }), Conditioning::Fed, masks);
@@ -117,21 +117,21 @@ fn mels_that_lie_on_the_device_are_those_that_batches_bring() {
             reports.iter().map(|r| (r.loss.to_bits(), r.norm.to_bits())).collect::<Vec<_>>()
         };
         assert_eq!(bits(&fed.0), bits(&kept.0), "{masks:?}");
-        assert!(kept.1.iter().any(|line| line.contains("lie on the device")), "{:?}", kept.1);
-        assert!(!fed.1.iter().any(|line| line.contains("lie on the device")), "{:?}", fed.1);
-        assert_eq!(fed.2, kept.2, "a run can go on in the other way");
+        assert!(kept.1.iter().any(|line| line.contains("resident on the device")), "{:?}", kept.1);
+        assert!(!fed.1.iter().any(|line| line.contains("resident on the device")), "{:?}", fed.1);
+        assert_eq!(fed.2, kept.2, "a run can resume with the other source");
     }
-    // Too much for the device: batches bring them.
+    // Too much for the device: batches carry them.
     let none = Conditioning::Resident { at_most: 0.0 };
     let (_, said, _) = learnt(Arc::new(Voices { broken: None }), none, Masks::Corrected);
-    assert!(!said.iter().any(|line| line.contains("lie on the device")), "{said:?}");
+    assert!(!said.iter().any(|line| line.contains("resident on the device")), "{said:?}");
 }
 
-/// Clips whose mels, for conditioning and for the DVAE, are those of sound that lies in files.
+/// Clips whose mels, for conditioning and for the DVAE, come from audio files.
 struct Sung([Vec<Vec<f32>>; 2]);
 
 impl Sung {
-    /// The clips and who is to find them in `folder`; `times` as long as they are short.
+    /// Writes the clips to `folder`, `times` as long as the shortest; returns them with their utterances.
     fn in_folder(folder: &Path, times: usize) -> (Sung, Vec<Utterance>) {
         let mut extractors = [FrontEnd::Conditioning, FrontEnd::Dvae].map(MelExtractor::new);
         let (mut mels, mut utterances) = ([Vec::new(), Vec::new()], Vec::new());
@@ -142,7 +142,7 @@ impl Sung {
                 (0.4 * (std::f32::consts::TAU * pitch * t).sin() + 0.2 * (40.0 * pitch * t * t).sin())
                     * (0.3 + 0.7 * (9.0 * t).cos())
             };
-            // Multiples of what 16 bits can say: the file holds the same numbers.
+            // Multiples of what 16 bits can represent, so that the file has exactly these samples.
             let samples: Vec<f32> = (0..times * (1300 + 190 * (clip % 13)))
                 .map(|i| (tone(i) * 32_768.0).round() / 32_768.0)
                 .collect();
@@ -184,7 +184,7 @@ impl RecordSource for Sung {
     }
 
     fn speaker(&self, record: usize) -> u32 {
-        // One of them has a single clip, and hears itself.
+        // One speaker has a single clip, which conditions itself.
         u32::from(record == 5)
     }
 
@@ -220,26 +220,26 @@ impl RecordSource for Sung {
     }
 }
 
-/// Clips in a folder, with mels and with sound.
+/// Clips in a folder, with mels and with waveforms.
 fn with_sound(folder: &Path, times: usize) -> (Arc<dyn RecordSource>, Arc<AudioOverlay>) {
     let (sung, utterances) = Sung::in_folder(folder, times);
     let source: Arc<dyn RecordSource> = Arc::new(sung);
     let features = Features { trim_db: None, min_seconds: 0.0, ..Features::default() };
     let tokenizer = train([("en", "a"), ("en", "ab ab")], &TrainOptions::default()).unwrap();
     let extractor = Extractor::new(features, tokenizer);
-    let sounds =
+    let waveforms =
         AudioOverlay::new(source.clone(), utterances, AudioOverlay::audio_extractor(&extractor).unwrap())
             .unwrap();
-    (source, Arc::new(sounds))
+    (source, Arc::new(waveforms))
 }
 
 #[test]
-fn mels_computed_of_sound_on_a_device_are_those_of_the_cache() {
+fn mels_computed_on_a_device_equal_those_of_the_cache() {
     let folder = tempfile::tempdir().unwrap();
-    let (source, sounds) = with_sound(folder.path(), 1);
+    let (source, waveforms) = with_sound(folder.path(), 1);
     for masks in [Masks::Corrected, Masks::Coqui] {
         let fed = learnt(source.clone(), Conditioning::Fed, masks);
-        let sound = Conditioning::Sound { device: Device::Cpu, sounds: sounds.clone() };
+        let sound = Conditioning::Sound { device: Device::Cpu, waveforms: waveforms.clone() };
         let made = learnt(source.clone(), sound, masks);
         for (step, (a, b)) in fed.0.iter().zip(&made.0).enumerate() {
             assert!(a.good && b.good);
@@ -247,28 +247,28 @@ fn mels_computed_of_sound_on_a_device_are_those_of_the_cache() {
             assert!((a.norm - b.norm).abs() < 2e-3 * a.norm, "{masks:?}, step {step}: {} {}", a.norm, b.norm);
         }
         assert!(made.1.iter().any(|line| line.contains("computed on cpu")), "{:?}", made.1);
-        assert!(made.1.iter().any(|line| line.contains("3 batches wait")), "{:?}", made.1);
-        assert_eq!(fed.2, made.2, "a run can go on in the other way");
+        assert!(made.1.iter().any(|line| line.contains("3 batches are ready")), "{:?}", made.1);
+        assert_eq!(fed.2, made.2, "a run can resume with the other source");
     }
 }
 
 #[test]
-fn a_device_that_is_not_there_leaves_batches_as_they_were() {
+fn a_missing_device_leaves_batches_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let (sung, _) = Sung::in_folder(folder.path(), 1);
     let source: Arc<dyn RecordSource> = Arc::new(sung);
-    let gone = Conditioning::Sound { device: Device::Cuda(63), sounds: source.clone() };
+    let gone = Conditioning::Sound { device: Device::Cuda(63), waveforms: source.clone() };
     let (reports, said, _) = learnt(source.clone(), gone, Masks::Corrected);
     let (fed, ..) = learnt(source, Conditioning::Fed, Masks::Corrected);
     assert_eq!(reports.last().unwrap().loss.to_bits(), fed.last().unwrap().loss.to_bits());
     assert!(said.iter().any(|line| line.contains("cannot prepare batches")), "{said:?}");
 }
 
-/// What makes conditioning takes memory beside the model: as much as was forecast before there was a stage.
+/// Computing conditioning takes memory in addition to the model: as much as forecast before there was a stage.
 #[test]
 fn conditioning_on_the_device_is_in_the_forecast() {
     let folder = tempfile::tempdir().unwrap();
-    let (source, sounds) = with_sound(folder.path(), 1);
+    let (source, waveforms) = with_sound(folder.path(), 1);
     let (train, held_out) = sides();
     let coded = WithCodes::new(source.clone(), (0..COUNT).map(codes).collect());
     let planned = |conditioning: Conditioning, memory: u64| {
@@ -287,7 +287,7 @@ fn conditioning_on_the_device_is_in_the_forecast() {
     };
     let fed = planned(Conditioning::Fed, u64::MAX);
     let resident = Conditioning::Resident { at_most: 1.0 / 16.0 };
-    let sound = Conditioning::Sound { device: Device::Cpu, sounds };
+    let sound = Conditioning::Sound { device: Device::Cpu, waveforms };
     let table = 4 * 80 * (0..COUNT).map(|record| u64::from(source.rows(record, 1))).sum::<u64>();
     for (conditioning, least) in [(resident.clone(), table), (sound, 1)] {
         let (stage, _) = trained(source.clone(), conditioning.clone(), Masks::Corrected);
@@ -296,18 +296,17 @@ fn conditioning_on_the_device_is_in_the_forecast() {
         assert_eq!(planned(conditioning, u64::MAX) - fed, beside);
         assert!(fed >= stage.engine().memory().total() as u64);
     }
-    // Where it would be more than its share, batches bring it.
+    // Where it would exceed its share, batches carry it.
     assert_eq!(planned(resident.clone(), 16 * table), fed);
     assert!(planned(resident, 17 * table) > fed);
     let (stage, _) = trained(source, Conditioning::Fed, Masks::Corrected);
     assert_eq!(stage.held(), stage.engine().memory().total() as u64);
-    // On another device than the model's it takes nothing from the model.
-    let away = Conditioning::Sound { device: Device::Cuda(1), sounds: Arc::new(Voices { broken: None }) };
+    // On another device it takes no memory of the model's device.
+    let away = Conditioning::Sound { device: Device::Cuda(1), waveforms: Arc::new(Voices { broken: None }) };
     assert_eq!(planned(away, u64::MAX), fed);
 }
 
-/// A DVAE after some steps on mels that come in one way: their reports, what the stage says of itself, where it stands, and how
-/// it does on what was held out.
+/// A DVAE after some steps with one source of mels: reports, description, position in the data, and validation.
 fn dvae_learnt(
     source: &Arc<dyn RecordSource>,
     mels: Option<MelDevice>,
@@ -342,9 +341,9 @@ fn dvae_learnt(
 }
 
 #[test]
-fn a_dvae_learns_the_same_of_mels_that_a_device_makes_of_sound() {
+fn a_dvae_learns_the_same_from_mels_computed_on_a_device() {
     let folder = tempfile::tempdir().unwrap();
-    let (source, sounds) = with_sound(folder.path(), 12);
+    let (source, waveforms) = with_sound(folder.path(), 12);
     let letters = "a b c d e f g h i j k l m n o p q r s t u v w x y z";
     let tokenizer = train([("en", letters)], &TrainOptions::default()).unwrap();
     let (records, _) = sides();
@@ -359,7 +358,7 @@ fn a_dvae_learns_the_same_of_mels_that_a_device_makes_of_sound() {
     for spoken in [None, Some(spoken)] {
         let fed = dvae_learnt(&source, None, spoken.clone());
         let start_delay = Duration::from_millis(1);
-        let on = |device| Some(MelDevice { device, sounds: sounds.clone(), start_delay });
+        let on = |device| Some(MelDevice { device, waveforms: waveforms.clone(), start_delay });
         let made = dvae_learnt(&source, on(Device::Cpu), spoken.clone());
         for (step, (a, b)) in fed.0.iter().zip(&made.0).enumerate() {
             assert!(a.good && b.good);
@@ -367,13 +366,13 @@ fn a_dvae_learns_the_same_of_mels_that_a_device_makes_of_sound() {
             assert!((a.norm - b.norm).abs() < 1e-2 * a.norm, "step {step}: {} {}", a.norm, b.norm);
             if spoken.is_some() {
                 assert!(a.notes[5] > 0.0, "some codes have a token");
-                assert_eq!(a.notes[5], b.notes[5], "the same codes are asked for a token, at step {step}");
+                assert_eq!(a.notes[5], b.notes[5], "the same codes have token targets, at step {step}");
             }
         }
         assert!((fed.3 - made.3).abs() < 1e-2 * fed.3, "{} {}", fed.3, made.3);
-        assert!(made.1.iter().any(|line| line.contains("mels are made on cpu")), "{:?}", made.1);
-        assert_eq!(fed.2, made.2, "a run can go on in the other way");
-        // A device that is not there leaves batches as they were.
+        assert!(made.1.iter().any(|line| line.contains("mels are computed on cpu")), "{:?}", made.1);
+        assert_eq!(fed.2, made.2, "a run can resume with the other source");
+        // A missing device leaves batches unchanged.
         let gone = dvae_learnt(&source, on(Device::Cuda(63)), spoken);
         let bits = |of: &[Report]| of.iter().map(|report| report.loss.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&gone.0), bits(&fed.0));

@@ -1,4 +1,4 @@
-//! Twelve faults are planted, and each is called by its name.
+//! Twelve injected faults, each of which must be named.
 
 use crate::simulated::{Fault, trace};
 use myxtts_train::diagnose::rules::diagnose;
@@ -25,7 +25,7 @@ fn planted(seed: u64) -> [(Fault, Cause); 12] {
     ]
 }
 
-/// Those that are called by another name.
+/// Cases with a wrong name.
 fn wrong(seeds: std::ops::Range<u64>) -> Vec<String> {
     let mut wrong = Vec::new();
     for seed in seeds {
@@ -53,10 +53,10 @@ fn twelve_planted_faults_are_named_under_many_seeds_and_noise() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 40 * 12 * NOISES.len(), wrong.join("\n"));
 }
 
-/// For whoever changes a rule: rules may be fitted to the first range, and are judged by another, `FROM` of one's choice.
+/// For changes of the rules: they may be fitted to the first range of seeds, and are judged by another, starting at `FROM`.
 #[test]
 #[ignore = "a measurement, not a promise: cargo test -p myxtts-train --test train -- --ignored seeds --nocapture"]
-fn how_often_the_name_is_right_on_seeds_the_rules_were_not_made_with() {
+fn how_often_the_name_is_right_on_new_seeds() {
     let from: u64 = std::env::var("FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(0);
     let wrong = wrong(from..from + 400);
     println!("{}\n{} of {} wrong", wrong.join("\n"), wrong.len(), 400 * 12 * NOISES.len());
@@ -71,7 +71,7 @@ fn every_finding_has_numbers_and_something_to_do_and_a_gain_within_reason() {
             assert!(finding.recommendation.len() > 20, "{finding:?}");
             let gain = finding.gain.unwrap_or(0.0);
             assert!((0.0..20.0).contains(&gain), "{finding:?}");
-            // It names keys that there are.
+            // Recommendations name existing settings.
             for word in
                 finding.recommendation.split(|c: char| !(c.is_ascii_lowercase() || c == '_' || c == '.'))
             {
@@ -90,11 +90,11 @@ fn the_gain_of_a_slow_disk_is_what_its_waits_cost() {
     let total = |trace: &Trace| trace.batches.iter().map(|batch| batch.period).sum::<f64>();
     let gain = diagnose(&slow).findings[0].gain.unwrap();
     let real = total(&slow) / total(&trace(Fault::Healthy, 3, BATCHES, 0.02)) - 1.0;
-    assert!((gain / real - 1.0).abs() < 0.3, "{gain} told, {real} true");
+    assert!((gain / real - 1.0).abs() < 0.3, "{gain} reported, {real} real");
 }
 
 #[test]
-fn oscillation_is_told_with_its_period() {
+fn oscillation_is_reported_with_its_period() {
     let stall = Fault::Stall { every: 8, in_step: true };
     let oscillation = diagnose(&trace(stall, 2, BATCHES, 0.05)).oscillation.unwrap();
     assert_eq!(oscillation.period.map(|period| period.every), Some(8));
@@ -105,9 +105,9 @@ fn oscillation_is_told_with_its_period() {
 }
 
 #[test]
-fn shapes_recorded_in_the_window_are_left_out_and_said() {
+fn shapes_captured_in_the_window_are_left_out_and_reported() {
     let mut recorded = trace(Fault::Healthy, 4, BATCHES, 0.05);
-    // Three shapes, met early: the step before each seems to end late while the new one is recorded, and its own is at once.
+    // Three shapes, early: the step before each seems to end late while the new one is captured, and its own at once.
     for at in [3, 9, 15] {
         recorded.batches[at].period += 0.3;
         recorded.batches[at].beside_new = true;
@@ -119,13 +119,13 @@ fn shapes_recorded_in_the_window_are_left_out_and_said() {
     let total: f64 = recorded.batches.iter().map(|batch| batch.period).sum();
     assert!((diagnosis.recording - 0.9 / total).abs() < 0.03, "{} of {total} s", diagnosis.recording);
     assert!(text::text(&recorded, &diagnosis).contains("6 of the batches are left out"));
-    // The same times with nothing recorded are what they look like.
+    // Without the capture flags, the same times count as they are.
     recorded.batches.iter_mut().for_each(|batch| (batch.beside_new, batch.compiled) = (false, false));
     assert!(diagnose(&recorded).oscillation.is_some());
 }
 
 #[test]
-fn a_gpu_that_is_held_back_is_named_before_what_it_makes_slow() {
+fn a_limited_gpu_is_named_before_its_consequences() {
     let samples = |heat: bool, power: bool| -> Vec<GpuSample> {
         let sample = GpuSample {
             busy: Some(0.99),
@@ -142,13 +142,13 @@ fn a_gpu_that_is_held_back_is_named_before_what_it_makes_slow() {
     assert_eq!(with(samples(true, false)), Cause::Heat);
     assert_eq!(with(samples(false, true)), Cause::Power);
     assert_eq!(with(samples(false, false)), Cause::SlowStep);
-    // At its limit and as fast as ever: that is what one pays for.
+    // At its power limit and as fast as ever: no finding.
     let well = trace(Fault::Healthy, 1, BATCHES, 0.05);
     assert_eq!(diagnose(&Trace { gpu: samples(false, true), ..well }).cause(), Cause::Healthy);
 }
 
 #[test]
-fn nothing_measured_is_no_number_that_is_none() {
+fn an_empty_trace_has_no_nan() {
     let empty = Trace { batches: vec![], alone: vec![], ..trace(Fault::Healthy, 1, 5, 0.0) };
     for trace in [empty, trace(Fault::Healthy, 1, 1, 0.0)] {
         let diagnosis = diagnose(&trace);
@@ -160,7 +160,7 @@ fn nothing_measured_is_no_number_that_is_none() {
 }
 
 #[test]
-fn the_page_stands_alone_and_holds_every_batch() {
+fn the_page_is_self_contained_and_shows_every_batch() {
     let trace = trace(Fault::SlowWorker, 1, BATCHES, 0.1);
     let page = html::page("gpt on <cpu>", &trace, &diagnose(&trace));
     assert!(page.contains("&lt;cpu&gt;") && !page.contains("<cpu>"));

@@ -1,4 +1,4 @@
-//! The proof that the evaluation hears what was said: speech of the demo corpus, spoiled in known ways.
+//! Checks that the evaluation recognises the right sentence: speech of the demo corpus, degraded in known ways.
 
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_demo::{self as demo, DemoOptions, Language, VOICES};
@@ -10,7 +10,7 @@ use myxtts_train::evaluate::{cepstrum, rank};
 const CANDIDATES: usize = 20;
 const MELS: usize = 80;
 
-/// Sentences that the demo corpus has, in one language.
+/// Sentences of the demo corpus, in one language.
 fn sentences() -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("corpus");
@@ -31,7 +31,7 @@ fn frames(mel: &[f32]) -> Frames<'_> {
     Frames::new(mel, MELS).unwrap()
 }
 
-/// With white noise so many decibels below it.
+/// Adds white noise at the given number of decibels below the signal.
 fn noisy(samples: &[f32], decibels: f32, seed: u64) -> Vec<f32> {
     let power = samples.iter().map(|x| x * x).sum::<f32>() / samples.len() as f32;
     let deviation = (power / 10f32.powf(decibels / 10.0)).sqrt();
@@ -39,7 +39,7 @@ fn noisy(samples: &[f32], decibels: f32, seed: u64) -> Vec<f32> {
     samples.iter().zip(noise).map(|(x, noise)| x + deviation * noise).collect()
 }
 
-/// The frames at another pace, between two of the old ones where they fall there.
+/// Resamples frames to another pace, with interpolation.
 fn stretched(mel: &[f32], pace: f32) -> Vec<f32> {
     let old = mel.len() / MELS;
     let new = (old as f32 * pace) as usize;
@@ -52,7 +52,7 @@ fn stretched(mel: &[f32], pace: f32) -> Vec<f32> {
     (0..new).flat_map(frame).collect()
 }
 
-/// How many are nearest to their own sentence, and how far they are from it in dB.
+/// Number of sentences nearest to their own, and the mean distance in dB.
 fn right(heard: &[Vec<f32>], references: &[Vec<f32>]) -> (usize, f32) {
     let candidates: Vec<Frames<'_>> = references.iter().map(|mel| frames(mel)).collect();
     let first = |(i, mel): (usize, &Vec<f32>)| {
@@ -93,7 +93,7 @@ fn the_right_sentence_is_nearest_when_spoiled_slowed_or_said_by_another() {
         println!("{name}: {found} of {CANDIDATES} right, {distortion:.2} dB");
         assert!(found >= wanted, "{name}: {found} of {CANDIDATES} right, {wanted} were expected");
     }
-    // And it can be wrong: every sentence beside the next one's name is right by chance at most.
+    // It can also be wrong: with the names rotated by one, a sentence is right by chance at most.
     let mut turned = references.clone();
     turned.rotate_left(1);
     let (found, distortion) = right(&turned, &references);

@@ -1,4 +1,4 @@
-//! Batches come in their order, within their bounds, and what goes wrong is said.
+//! Batches arrive in order and within limits, and errors are reported.
 
 use myxtts_tensor::engine::{Slot, Upload};
 use myxtts_tensor::{Device, Engine, EngineOptions, Layout, Precision};
@@ -12,7 +12,7 @@ fn engine() -> Engine {
     Engine::new(Device::Cpu, Arc::new(Layout::empty()), Precision::F32, EngineOptions::default()).unwrap()
 }
 
-/// Writes the number of each batch, and counts what was made.
+/// Writes the number of each batch, and counts the batches.
 fn numbers(made: &Arc<AtomicU64>) -> Maker<u64> {
     let made = Arc::clone(made);
     Box::new(move |number, into, _| {
@@ -46,7 +46,7 @@ fn batches_come_in_order_from_where_they_start() {
 }
 
 #[test]
-fn a_loop_that_stands_still_bounds_what_is_made() {
+fn a_blocked_loop_limits_the_batches_made() {
     let engine = engine();
     let made = Arc::new(AtomicU64::new(0));
     let uploader = engine.uploader(Upload::Ahead).unwrap();
@@ -72,10 +72,10 @@ fn a_loop_that_stands_still_bounds_what_is_made() {
 }
 
 #[test]
-fn waits_make_it_deeper_and_calm_makes_it_shallower() {
+fn waits_add_slots_and_calm_retires_them() {
     let engine = engine();
     let slow: Maker<()> = Box::new(|number, _, _| {
-        // A hiccup now and then in the first part, none later.
+        // An occasional delay in the first part, none later.
         if number < 60 && number % 4 == 0 {
             std::thread::sleep(Duration::from_millis(4));
         }
@@ -84,7 +84,7 @@ fn waits_make_it_deeper_and_calm_makes_it_shallower() {
     let uploader = engine.uploader(Upload::Ahead).unwrap();
     let mut feed = Feed::start("hiccups", uploader, 64, DEPTH, 0, slow).unwrap();
     let mut deepest = 0;
-    // A busy machine makes the feed wait as well: it has a minute to find calm.
+    // On a busy machine the feed waits as well: it gets a minute to settle.
     let patience = Instant::now() + Duration::from_secs(60);
     for number in 0.. {
         let fed = feed.next_batch().unwrap();
@@ -92,19 +92,19 @@ fn waits_make_it_deeper_and_calm_makes_it_shallower() {
         let slots = feed.measured().slots;
         deepest = deepest.max(slots);
         if number >= 60 {
-            assert_eq!(deepest, DEPTH.most, "waits were met with more slots");
+            assert_eq!(deepest, DEPTH.most, "waits must add slots");
             if slots < deepest {
                 break;
             }
-            assert!(Instant::now() < patience, "slots that nobody needed were given up");
-            // The step is what takes time: batches lie ready.
+            assert!(Instant::now() < patience, "unused slots must be retired");
+            // The step takes the time: batches are ready.
             std::thread::sleep(Duration::from_micros(300));
         }
     }
 }
 
 #[test]
-fn what_goes_wrong_in_the_thread_is_said_in_the_loop() {
+fn errors_of_the_thread_reach_the_loop() {
     let engine = engine();
     let failing: Maker<()> = Box::new(|number, _, _| match number {
         3 => Err(TrainError::Feed("the disk is gone".into())),

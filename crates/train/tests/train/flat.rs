@@ -1,7 +1,7 @@
-//! Long runs stay flat: memory, open files, threads and the log of a run do not grow with its steps.
+//! Long runs stay flat: memory, open files, threads and the event log do not grow with the number of steps.
 //!
-//! The test binary starts itself as the process that is measured, so that no other test is counted. `MYXTTS_STEPS=100000`
-//! raises the number of steps, and `MYXTTS_FLAT_OUT=FOLDER` keeps what was measured, one JSON object a line; that is what
+//! The test binary starts itself as the process that is measured, so that no other test counts. `MYXTTS_STEPS=100000` raises
+//! the number of steps, and `MYXTTS_FLAT_OUT=FOLDER` keeps the measurements, one JSON object per line, as
 //! `bench/flat/run.sh` does.
 
 use std::fs;
@@ -21,22 +21,22 @@ use serde_json::{Value, json};
 use super::small::{self, Clips};
 
 const CHILD: &str = "MYXTTS_TEST_FLAT_CHILD";
-/// Stages, with steps that take about two seconds each.
+/// Stages, with a number of steps that takes about two seconds each.
 const STAGES: [(&str, StageKind, u64); 3] =
     [("dvae", StageKind::Dvae, 4_000), ("gpt", StageKind::Gpt, 200), ("decoder", StageKind::Decoder, 100)];
-/// Measurements in a run.
+/// Measurements per run.
 const SAMPLES: u64 = 100;
-/// What a run of 100,000 steps may grow by, and one of a few thousand, in KiB.
+/// Allowed growth of a run of 100,000 steps, and of one of a few thousand, in KiB.
 const GROWTH_KIB: i64 = 16 << 10;
 const SHORT_GROWTH_KIB: i64 = 2 << 10;
-/// Bytes of `events.jsonl` that a step may add, which has a line for every tenth step; and those of its 60 validations and
+/// Bytes that a step may add to `events.jsonl`, which has a line for every tenth step; and bytes of its 60 validations and
 /// checkpoints.
 const EVENT_BYTES: u64 = 50;
 const OTHER_EVENT_BYTES: u64 = 32 << 10;
-/// Checkpoints that are kept: the newest, the best, the best of the stage, and the lock beside them.
+/// Entries that are kept: the newest checkpoint, the best, the best of the stage, and the lock.
 const KEPT: i64 = 4;
 
-/// The steps of a stage, and whether there are so many because the user asked.
+/// The steps of a stage, and whether the user set their number.
 fn steps(short: u64) -> (u64, bool) {
     match std::env::var("MYXTTS_STEPS") {
         Ok(n) => (n.parse().unwrap(), true),
@@ -44,7 +44,7 @@ fn steps(short: u64) -> (u64, bool) {
     }
 }
 
-/// The anonymous memory of this process in KiB.
+/// Anonymous memory of this process, in KiB.
 fn memory() -> i64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -55,7 +55,7 @@ fn entries(folder: impl AsRef<Path>) -> usize {
     fs::read_dir(folder).unwrap().count()
 }
 
-/// Writes down what the process holds as its steps go by.
+/// Records the resources of the process during its steps.
 struct Meter {
     run: PathBuf,
     out: fs::File,
@@ -85,7 +85,7 @@ impl Progress for Meter {
     }
 }
 
-/// What the child does: nothing, unless it is one.
+/// The child process; returns at once in the normal test run.
 #[test]
 fn child() {
     let Ok(asked) = std::env::var(CHILD) else { return };
@@ -106,7 +106,7 @@ fn child() {
     assert_eq!(finished.ended, StageEnd::Done);
 }
 
-/// Runs a stage in a process of its own; what was measured.
+/// Runs a stage in a separate process; returns the measurements.
 fn measured(stage: &str) -> Vec<Value> {
     let runs = tempfile::tempdir().unwrap();
     let name = concat!(module_path!(), "::child").split_once("::").unwrap().1;
@@ -124,7 +124,7 @@ fn measured(stage: &str) -> Vec<Value> {
     samples.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The largest of a measured figure between two tenths of a run.
+/// Maximum of a measured value between two tenths of a run.
 fn most(samples: &[Value], figure: &str, tenths: std::ops::Range<usize>) -> i64 {
     let range = tenths.start * samples.len() / 10..tenths.end * samples.len() / 10;
     samples[range].iter().map(|sample| sample[figure].as_i64().unwrap()).max().unwrap()
@@ -136,7 +136,7 @@ fn thousands_of_steps_leave_memory_files_threads_and_the_log_flat() {
         let (steps, is_long) = steps(short);
         let samples = measured(stage);
         assert_eq!(samples.len() as u64, SAMPLES, "{stage}");
-        // Once the first tenth is over; and once more from where a decoder has its discriminators, which is after half of its steps.
+        // From the end of the first tenth; and again from where a decoder has its discriminators, after half of its steps.
         let growth = |figure| {
             let grown =
                 |from, to| most(&samples, figure, to - 1..to) - most(&samples, figure, from..from + 1);

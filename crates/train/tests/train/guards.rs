@@ -1,5 +1,5 @@
-//! What is no number, in the sound, in the loss or in a gradient: the step is left out, every bit stays, the clips are named,
-//! the run goes on, and a budget of such steps ends it.
+//! NaN or Inf in the audio, the loss or a gradient: the step is skipped, no bit changes, the clips are named, the run
+//! continues, and a limit on such steps ends it.
 
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL};
 use myxtts_run::plan::StageKind;
@@ -13,28 +13,28 @@ use std::collections::BTreeSet;
 
 use super::small::{self, Clips, everything};
 
-/// What is wrong with a step.
+/// The fault of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
-    /// Nothing but what the clips hold.
+    /// Only what the clips contain.
     Sound,
-    /// A weight is infinite while it is made.
+    /// A weight is infinite during the step.
     Loss,
-    /// The gradient is multiplied with what is no number; the loss is as it was.
+    /// The gradient is multiplied by NaN; the loss is unchanged.
     Gradient,
-    /// The gradient is a billion times as long as it should be.
+    /// The gradient is a billion times too large.
     Explosion,
 }
 
-/// A stage some of whose steps have a fault, and what became of every step.
+/// A stage some of whose steps have a fault, with the outcome of every step.
 struct FaultyStage {
     inner: Box<dyn Stage>,
     fault: Fault,
-    /// Which steps.
+    /// The steps with the fault.
     when: fn(u64) -> bool,
-    /// The last step that has had its fault, where each has it only the first time it is done.
+    /// The last step that had its fault, where each has it only once.
     once: Option<u64>,
-    /// Of each step: whether anything was changed by it, and the clips in it.
+    /// Per step: whether it changed anything, and the clips in it.
     steps: Vec<(bool, BTreeSet<String>)>,
 }
 
@@ -65,7 +65,7 @@ impl Stage for FaultyStage {
             Fault::Sound | Fault::Loss => control.weight,
         };
         let before = everything(&*self.inner);
-        // On the processor a step is done when this returns.
+        // On the CPU the step is complete when this returns.
         let queued = self.inner.submit(step, &Control { weight, ..*control })?;
         assert!(self.inner.kind() != StageKind::Decoder || queued.rows == 2, "{} rows of two", queued.rows);
         let changed = everything(&*self.inner) != before;
@@ -94,14 +94,14 @@ impl Stage for FaultyStage {
     }
 }
 
-/// Numbers that a step puts in place without a gradient: running statistics, a codebook.
+/// State that a step updates without a gradient: running statistics, a codebook.
 fn state(stage: &dyn Stage) -> Vec<f32> {
     let engine = stage.engine();
     let held = engine.layout().parameters().filter(|(_, parameter)| parameter.role == Role::State);
     held.flat_map(|(id, _)| engine.read_parameter(id).unwrap()).collect()
 }
 
-/// A DVAE looks at its codes after 20 steps; discriminators join a decoder after half of them, and make them slow.
+/// A DVAE checks its codes after 20 steps; discriminators join a decoder after half of the steps, and are slow.
 fn steps(kind: StageKind) -> u64 {
     match kind {
         StageKind::Dvae => 28,
@@ -121,16 +121,16 @@ fn faulty(
     FaultyStage { inner, fault, when, once: None, steps: Vec::new() }
 }
 
-/// Runs a stage and holds it to everything that is promised of bad steps; how many there were.
+/// Runs a stage and checks everything that is promised about bad steps; returns their number.
 fn assert_unharmed(what: &str, mut stage: FaultyStage, named: Option<&str>) -> usize {
     let kind = stage.inner.kind();
     let steps = steps(kind);
     let mut plan = small::plan(kind, steps);
     (plan.training.bad_steps_in_a_row, plan.training.bad_step_budget) = (steps, steps);
     let runs = tempfile::tempdir().unwrap();
-    // What a stage begins with is taken from the clips, too: mean mels, first codes.
+    // The initial state is computed from the clips, too: mean mels, first codes.
     let (numbers, fresh) = (stage.inner.engine().read_arena(Arena::Weights).unwrap(), state(&stage));
-    assert!(numbers.iter().all(|x| x.is_finite()), "{what}: it begins with what is no number");
+    assert!(numbers.iter().all(|x| x.is_finite()), "{what}: its initial state has NaN or Inf");
     let (ended, said) = small::run(runs.path(), &plan, &mut stage);
     assert_eq!(ended.unwrap(), StageEnd::Done, "{what}");
     let mut bad = BTreeSet::new();
@@ -143,7 +143,7 @@ fn assert_unharmed(what: &str, mut stage: FaultyStage, named: Option<&str>) -> u
             assert!(clips.contains(named), "{what}: step {step} names {clips:?}");
         }
         let line = said.iter().find(|line| line.starts_with(&format!("step {step} of")));
-        let line = line.unwrap_or_else(|| panic!("{what}: nothing was said of step {step}"));
+        let line = line.unwrap_or_else(|| panic!("{what}: step {step} was not reported"));
         assert!(clips.iter().all(|id| line.contains(id)), "{what}: {line}");
         bad.insert(step);
     }
@@ -151,10 +151,10 @@ fn assert_unharmed(what: &str, mut stage: FaultyStage, named: Option<&str>) -> u
         let step = i as u64 + 1;
         assert_eq!(*changed, !bad.contains(&step), "{what}: step {step}; bad ones are {bad:?}");
     }
-    assert!(bad.len() < steps as usize, "{what}: nothing was learnt");
+    assert!(bad.len() < steps as usize, "{what}: every step was bad");
     let weights = stage.inner.engine().read_arena(Arena::Weights).unwrap();
-    assert!(weights.iter().all(|x| x.is_finite()), "{what}: the weights were hurt");
-    // Else the comparison of bits above would have had nothing to compare.
+    assert!(weights.iter().all(|x| x.is_finite()), "{what}: the weights have NaN or Inf");
+    // Otherwise the comparison of bits above would compare nothing.
     let (now, has) = (state(&stage), kind != StageKind::Gpt);
     assert_eq!(has, now.iter().zip(&fresh).any(|(a, b)| a != b), "{what}: running state");
     bad.len()
@@ -163,11 +163,11 @@ fn assert_unharmed(what: &str, mut stage: FaultyStage, named: Option<&str>) -> u
 const KINDS: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
 
 #[test]
-fn a_clip_that_is_no_number_is_named_and_costs_its_steps_alone() {
+fn a_clip_with_nan_is_named_and_costs_only_its_own_steps() {
     let never = |_| false;
     let sounds: [(StageKind, Column, u64); 4] = [
         (StageKind::Dvae, DVAE_MEL, 1),
-        // Of conditioning a clip is mostly not its own: it must be named all the same.
+        // Conditioning mostly comes from another clip: it must be named all the same.
         (StageKind::Gpt, CONDITIONING_MEL, 1),
         (StageKind::Gpt, CONDITIONING_MEL, 2),
         (StageKind::Decoder, SPEAKER_MEL, 1),
@@ -176,15 +176,15 @@ fn a_clip_that_is_no_number_is_named_and_costs_its_steps_alone() {
         let what = format!("{kind:?}, {} of a clip, {accumulate} batches a step", column.name);
         let stage = faulty(kind, Clips::poisoned(3, column), accumulate, Fault::Sound, never);
         let bad = assert_unharmed(&what, stage, Some("clip-3"));
-        assert!(bad > 0, "{what}: it was never met");
+        assert!(bad > 0, "{what}: the clip was never used");
     }
 }
 
 #[test]
-fn a_loss_or_a_gradient_that_is_no_number_changes_not_a_bit() {
+fn a_nan_loss_or_gradient_changes_no_bit() {
     for kind in KINDS {
         for fault in [Fault::Loss, Fault::Gradient] {
-            // The first; before and after discriminators join; just before the codes of a DVAE are looked at.
+            // The first step; before and after discriminators join; just before the codes of a DVAE are checked.
             let when = |step| matches!(step, 0 | 2 | 4 | 19);
             let what = format!("{kind:?}, {fault:?}");
             let stage = faulty(kind, Clips::default(), 1, fault, when);
@@ -195,7 +195,7 @@ fn a_loss_or_a_gradient_that_is_no_number_changes_not_a_bit() {
 }
 
 #[test]
-fn a_budget_of_bad_steps_ends_the_run_with_the_batch_saved() {
+fn too_many_bad_steps_end_the_run_and_save_the_batch() {
     for kind in KINDS {
         for (in_a_row, total, when, at) in
             [(2, 100, (|_| true) as fn(u64) -> bool, 3), (100, 1, |step| step % 2 == 1, 4)]
@@ -216,7 +216,7 @@ fn a_budget_of_bad_steps_ends_the_run_with_the_batch_saved() {
                 assert!(batch["clips"].to_string().contains(id) && clips.contains(id), "{kind:?}: {batch}");
             }
             assert!(!of_step.is_empty());
-            // Which parameters it was, and which operation was the first.
+            // The parameters concerned, and the first operation.
             let gradients = batch["gradients"].as_array().unwrap();
             assert!(
                 gradients[0]["parameter"].is_string() && gradients[0]["norm"] == "NaN",
@@ -228,7 +228,7 @@ fn a_budget_of_bad_steps_ends_the_run_with_the_batch_saved() {
     }
 }
 
-/// Eight steps with a checkpoint after every fourth, a budget of two bad ones in a row.
+/// Eight steps with a checkpoint after every fourth, and a limit of two bad steps in a row.
 fn plan_with_checkpoints(kind: StageKind) -> myxtts_run::plan::Plan {
     let mut plan = small::plan(kind, 8);
     (plan.training.checkpoint_every, plan.training.bad_steps_in_a_row) = (4, 2);
@@ -236,7 +236,7 @@ fn plan_with_checkpoints(kind: StageKind) -> myxtts_run::plan::Plan {
 }
 
 #[test]
-fn a_fault_that_passes_costs_the_steps_since_the_last_checkpoint_and_nothing_else() {
+fn a_temporary_fault_costs_only_the_steps_since_the_last_checkpoint() {
     for kind in KINDS {
         let plan = plan_with_checkpoints(kind);
         let weights = |once: Option<u64>, when: fn(u64) -> bool| {
@@ -254,12 +254,12 @@ fn a_fault_that_passes_costs_the_steps_since_the_last_checkpoint_and_nothing_els
         let [event] = &returned[..] else { panic!("{kind:?}: {returned:?}") };
         assert_eq!(event["step"], 4, "{kind:?}");
         assert!(said.iter().any(|line| line.contains("continues from step 4")), "{kind:?}: {said:?}");
-        assert_eq!(weights, healthy, "{kind:?}: not a bit is left of it");
+        assert_eq!(weights, healthy, "{kind:?}: the weights differ");
     }
 }
 
 #[test]
-fn a_fault_that_stays_ends_the_run_the_second_time() {
+fn a_permanent_fault_ends_the_run_the_second_time() {
     for kind in KINDS {
         let runs = tempfile::tempdir().unwrap();
         let mut stage = faulty(kind, Clips::default(), 1, Fault::Gradient, |step| step >= 4);
@@ -270,7 +270,7 @@ fn a_fault_that_stays_ends_the_run_the_second_time() {
 }
 
 #[test]
-fn a_gradient_that_explodes_is_left_out_and_its_parameters_are_named() {
+fn an_exploding_gradient_is_skipped_and_its_parameters_are_named() {
     for kind in [StageKind::Dvae, StageKind::Gpt] {
         let plan = small::plan(kind, 4);
         let runs = tempfile::tempdir().unwrap();
@@ -283,7 +283,7 @@ fn a_gradient_that_explodes_is_left_out_and_its_parameters_are_named() {
         let named = event["gradients"][0]["parameter"].as_str().unwrap();
         let line = said.iter().find(|line| line.contains("was skipped")).unwrap();
         assert!(line.contains(named) && line.contains("training.gradient_clip"), "{kind:?}: {line}");
-        assert!(small::events(runs.path(), "bad_step").is_empty(), "{kind:?}: it is a number");
+        assert!(small::events(runs.path(), "bad_step").is_empty(), "{kind:?}: the gradient is finite");
     }
 }
 
@@ -293,7 +293,7 @@ fn gradients_that_keep_exploding_end_the_stage_with_its_best_weights() {
         let mut plan = plan_with_checkpoints(kind);
         plan.training.validate_every = Some(2);
         let runs = tempfile::tempdir().unwrap();
-        // From the fourth step on: the checkpoint after it would only hold what explodes.
+        // From the fourth step on: a checkpoint after it would contain exploding weights.
         plan.training.checkpoint_every = 2;
         let mut stage = faulty(kind, Clips::default(), 1, Fault::Explosion, |step| step >= 3);
         let (ended, said) = small::run(runs.path(), &plan, &mut stage);
@@ -304,7 +304,7 @@ fn gradients_that_keep_exploding_end_the_stage_with_its_best_weights() {
         let [again] = &small::events(runs.path(), "exploded_again")[..] else { panic!("{kind:?}: {said:?}") };
         assert_eq!(again["best"], 2, "{kind:?}");
         assert!(said.iter().any(|line| line.contains("had far too large gradients")), "{kind:?}: {said:?}");
-        // How large every result was: gradients that were multiplied with 1e9 are found where they begin.
+        // The magnitude of every result: gradients multiplied by 1e9 are found where they begin.
         let batch = runs.path().join("run").join(format!("bad-batch-{}-6.json", stages::name(kind)));
         let batch: Value = serde_json::from_slice(&std::fs::read(batch).unwrap()).unwrap();
         let magnitudes = batch["magnitudes"].as_array().unwrap();
@@ -320,7 +320,7 @@ fn gradients_that_keep_exploding_end_the_stage_with_its_best_weights() {
 }
 
 #[test]
-fn sound_clips_are_never_called_bad() {
+fn good_clips_are_never_reported_as_bad() {
     for kind in KINDS {
         let stage = faulty(kind, Clips::default(), 1, Fault::Sound, |_| false);
         assert_eq!(assert_unharmed(&format!("{kind:?}"), stage, None), 0);
@@ -328,7 +328,7 @@ fn sound_clips_are_never_called_bad() {
 }
 
 #[test]
-fn a_held_out_clip_that_is_no_number_is_said_and_chooses_no_checkpoint() {
+fn a_validation_clip_with_nan_is_reported_and_chooses_no_checkpoint() {
     let kind = StageKind::Dvae;
     let mut plan = small::plan(kind, 3);
     plan.training.validate_every = Some(1);
@@ -337,7 +337,7 @@ fn a_held_out_clip_that_is_no_number_is_said_and_chooses_no_checkpoint() {
     let mut stage = small::stage(kind, &plan, clips, 1, ComputeDevice::CPU);
     let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
     assert_eq!(ended.unwrap(), StageEnd::Done);
-    assert!(said.iter().any(|line| line.contains("no number")), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("NaN or Inf")), "{said:?}");
     assert!(small::events(runs.path(), "checkpoint").iter().all(|event| event["score"].is_null()));
-    assert!(small::events(runs.path(), "bad_step").is_empty(), "it was only measured on");
+    assert!(small::events(runs.path(), "bad_step").is_empty(), "it was only validated on");
 }

@@ -1,4 +1,4 @@
-//! A stop while a stage is not there yet: codes and states of every clip are made before its first step.
+//! A stop request before a stage exists: codes and states of every clip are computed before its first step.
 
 use myxtts_data::tokenizer::{self, Tokenizer, TrainOptions};
 use myxtts_run::config::{Flag, HostResources, Sources};
@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex};
 
 use super::small::{CLIPS, Clips};
 
-/// Asks for a stop when it is told of this: work that begins, and of so many pieces of it.
+/// Requests a stop at a point of the progress: a task, and the number of its completed items.
 struct Stopper {
     stop: Arc<AtomicBool>,
     at: (&'static str, u64),
-    /// Work that was begun, and how far it came.
+    /// Tasks that were begun, with their completed items.
     told: Mutex<Vec<(String, u64)>>,
 }
 
@@ -53,7 +53,7 @@ fn vocabulary() -> Tokenizer {
     tokenizer::train([("en", "hello world, this is a voice")], &options).unwrap()
 }
 
-/// Runs what is missing, and asks for a stop there; how it ended, and what was told.
+/// Runs the missing stages with a stop request there; returns the result and the progress.
 fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<(String, u64)>) {
     let settings =
         ["dvae", "gpt", "decoder"].map(|stage| Flag::Set(format!("training.{stage}_steps=1"))).into_iter();
@@ -99,7 +99,7 @@ fn assert_stopped(ended: Result<Model, TrainError>, before: &str) {
 }
 
 #[test]
-fn a_stop_while_codes_or_latents_are_made_is_answered_after_those_at_hand() {
+fn a_stop_while_codes_or_latents_are_computed_takes_effect_after_the_current_one() {
     let runs = tempfile::tempdir().unwrap();
     let there = |file: &str| runs.path().join("run").join(file).is_file();
 
@@ -114,7 +114,7 @@ fn a_stop_while_codes_or_latents_are_made_is_answered_after_those_at_hand() {
     assert_eq!(told, [codes, ("latents".to_owned(), 0)], "latents were made after the stop");
     assert!(there("model/gpt.safetensors") && there("codes.bin"));
 
-    // What was kept before is not made again.
+    // Stored results are not computed again.
     let (ended, told) = run(runs.path(), ("latents", 0));
     assert_stopped(ended, "decoder");
     assert_eq!(told, [("latents".to_owned(), 0)]);
@@ -122,7 +122,7 @@ fn a_stop_while_codes_or_latents_are_made_is_answered_after_those_at_hand() {
     both_keep_the_same_codes(&runs.path().join("run/model"));
 }
 
-/// Two processes that make one file of codes, as near to that as threads come.
+/// Two writers of one file of codes, as threads instead of processes.
 fn both_keep_the_same_codes(model: &Path) {
     let model = Model::open(model).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -144,6 +144,6 @@ fn both_keep_the_same_codes(model: &Path) {
     assert_eq!(one, other);
     let watching = Stopper { stop: Arc::default(), at: ("nothing", 0), told: Mutex::default() };
     assert_eq!(make(&watching), one);
-    assert!(watching.told.into_inner().unwrap().is_empty(), "what both have written cannot be read");
+    assert!(watching.told.into_inner().unwrap().is_empty(), "the file that both have written cannot be read");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "something unfinished was left");
 }

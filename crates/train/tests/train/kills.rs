@@ -1,8 +1,8 @@
-//! `kill -9` at random moments of a run that saves after every step: no checkpoint that was acknowledged is lost, and the
-//! run that goes on after all of them is the undisturbed one.
+//! `kill -9` at random moments of a run that saves after every step: no acknowledged checkpoint is lost, and the resumed run
+//! ends like an undisturbed one.
 //!
-//! The test binary starts itself as the child that is killed. `MYXTTS_KILLS=1000` raises the number of kills from the 60
-//! that every run makes.
+//! The test binary starts itself as the child that is killed. `MYXTTS_KILLS=1000` raises the number of kills from the 60 of
+//! a normal test run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ fn plan() -> Plan {
     plan
 }
 
-/// What the child does: nothing, unless it is one.
+/// The child process; returns at once in the normal test run.
 #[test]
 fn child() {
     let Ok(runs) = std::env::var(CHILD) else { return };
@@ -34,8 +34,8 @@ fn child() {
     small::run(Path::new(&runs), &plan, &mut *stage).0.unwrap();
 }
 
-/// Starts a child and kills it some time after it has acknowledged so many checkpoints more: how long the start of a process
-/// and a save take depends on what else the machine does.
+/// Starts a child and kills it some time after it has acknowledged `saves` more checkpoints. Counted in saves, since the
+/// start of a process and a save take a varying time.
 fn kill_after(runs: &Path, saves: u64, wait: Duration) {
     let (kind, more) = if saves == 0 { ("stage", 1) } else { ("checkpoint", saves as usize) };
     let until = small::events(runs, kind).len() + more;
@@ -81,7 +81,7 @@ fn kills_while_saving_lose_no_acknowledged_checkpoint() {
             checkpoints.verify(checkpoint).unwrap_or_else(|damage| panic!("kill {attempt}: {damage}"));
         }
         let there: Vec<u64> = listing.checkpoints.iter().map(|checkpoint| checkpoint.step).collect();
-        // It may only go for newer ones, whether those were acknowledged in time or not.
+        // A checkpoint may only be replaced by newer ones, whether those were acknowledged in time or not.
         for step in &acknowledged {
             let newer = there.iter().filter(|other| *other > step).count();
             assert!(
@@ -96,7 +96,7 @@ fn kills_while_saving_lose_no_acknowledged_checkpoint() {
     println!("{kills} kills, {newest} steps acknowledged, {torn} saves caught in the middle");
     assert!(newest > kills / 2 && torn as u64 > kills / 20, "the kills came at no interesting time");
 
-    // One step more, and the same number of steps without a kill.
+    // One more step, and the same number of steps without a kill.
     let plan = plan();
     let make = || small::stage(StageKind::Dvae, &plan, Clips::default(), 1, ComputeDevice::CPU);
     let mut killed = make();

@@ -1,4 +1,4 @@
-//! Records that are made up: what networks of a test learn from.
+//! Synthetic records that the networks of tests are trained on.
 
 use myxtts_data::record::{
     CONDITIONING_MEL, Column, RecordError, RecordSource, SPEAKER_MEL, TOKENS, WAVEFORM,
@@ -10,7 +10,7 @@ fn two() -> &'static [String] {
     NAMES.get_or_init(|| vec!["one".into(), "other".into()])
 }
 
-/// Clips of two speakers, of many lengths: slices of a batch hold different numbers of targets.
+/// Clips of two speakers, of many lengths: slices of a batch have different numbers of targets.
 pub struct Voices {
     /// A record that cannot be read.
     pub broken: Option<usize>,
@@ -88,7 +88,7 @@ impl RecordSource for Voices {
     }
 }
 
-/// Tones of two speakers, with features of a speaker's front-end.
+/// Tones of two speakers, with the features of the speaker encoder's front-end.
 pub struct Tones;
 
 impl RecordSource for Tones {

@@ -1,12 +1,12 @@
-//! Training and evaluation from outside.
+//! Integration tests of training and evaluation.
 
-// Helpers of tests are tests too; clippy only exempts the functions marked so.
+// Helpers of tests are tests too; clippy only exempts functions marked as tests.
 #![allow(clippy::unwrap_used)]
 
 mod made_up;
 mod simulated;
 mod small;
-// Other crates speak with it.
+// Shared with other crates, which speak with it.
 #[allow(dead_code)]
 #[path = "../../../speak/tests/speak/tiny.rs"]
 mod tiny;

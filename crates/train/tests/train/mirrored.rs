@@ -1,5 +1,5 @@
-//! Replicas: what several learn together is what one learns alone, they stay the same to the bit, and a run goes on with
-//! another number of them.
+//! Replicas: several replicas learn what one device learns, they stay bit-identical, and a run can resume with another
+//! number of them.
 
 use crate::made_up::{CODES, COUNT, Tones, VOCABULARY, Voices, codes};
 use crate::small::Clips;
@@ -19,13 +19,13 @@ use myxtts_train::mirrored::{Build, Mirrored};
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::session::{Session, StageEnd};
-use myxtts_train::stages::latent_file::LatentFile;
 use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::clips::Clips as DecoderClips;
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
 use myxtts_train::stages::gpt::{GptSettings, GptStage};
+use myxtts_train::stages::latent_file::LatentFile;
 use myxtts_train::{ComputeDevice, Model, TrainError};
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn plan(steps: u64) -> Plan {
     plan
 }
 
-/// How a GPT replica is made.
+/// Builds a GPT replica.
 fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
     let mut sizes = GptSizes::of(1, 32, 2, VOCABULARY, CODES);
     (sizes.conditioning.blocks, sizes.perceiver.latents, sizes.perceiver.depth) = (1, 4, 1);
@@ -85,7 +85,7 @@ fn made(build: &Build, replicas: usize) -> Result<Box<dyn Stage>, TrainError> {
     }
 }
 
-/// Steps as the loop makes them.
+/// Runs steps as the training loop does.
 fn steps(stage: &mut dyn Stage, recipe: &Recipe, range: std::ops::Range<u64>) -> Vec<Report> {
     let mut reports = Vec::new();
     for step in range {
@@ -100,7 +100,7 @@ fn steps(stage: &mut dyn Stage, recipe: &Recipe, range: std::ops::Range<u64>) ->
             ..Control::default()
         };
         let queued = stage.submit(step, &control).unwrap();
-        // Rows are those of the whole batch; clips that voices are heard by are named beside them.
+        // Rows are those of the whole batch; records include the conditioning clips.
         assert!(queued.rows > 0 && !queued.records.is_empty());
         reports.push(stage.wait(queued.ticket).unwrap());
     }
@@ -176,7 +176,7 @@ fn sums_in_bf16_are_near_and_the_same_on_all() {
     let mut expected = Mirrored::new(&[ComputeDevice::CPU; 2], &exact).unwrap();
     let mut found = Mirrored::new(&[ComputeDevice::CPU; 2], &rounded).unwrap();
     let (a, b) = (steps(&mut expected, &recipe, 0..6), steps(&mut found, &recipe, 0..6));
-    // Eight bits of each gradient are left: norms show it, losses hardly do.
+    // Eight bits of each gradient remain: norms show it, losses hardly do.
     assert_near(&a, &b, 1e-2, "sums in bf16");
     assert!(a[0].norm != b[0].norm, "nothing was rounded");
     let all = found.arenas(Arena::Weights).unwrap();
@@ -208,18 +208,18 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
         Ok(Box::new(DvaeStage::new(slice, settings, recipe, machine, source, sides, &Model::default())?))
     });
     let mut alone = made(&build, 1).unwrap();
-    // Past the step where codes that nobody chooses are put elsewhere, and right at it as a run that goes on.
+    // Past the step where unused codes are moved, and exactly at it as a resumed run.
     let mut expected = steps(&mut *alone, &recipe, 0..20);
     let mut resumed = made(&build, 1).unwrap();
     for arena in [Arena::Weights, Arena::Moment1, Arena::Moment2] {
         resumed.engine_mut().write_arena(arena, &alone.engine().read_arena(arena).unwrap()).unwrap();
     }
     resumed.engine_mut().set_state(alone.engine().state().unwrap()).unwrap();
-    assert!(alone.due(20), "no codes are put elsewhere");
+    assert!(alone.due(20), "no codes are moved");
     expected.extend(steps(&mut *alone, &recipe, 20..24));
     let weights = alone.engine().read_arena(Arena::Weights).unwrap();
     steps(&mut *resumed, &recipe, 20..24);
-    assert!(resumed.engine().read_arena(Arena::Weights).unwrap() == weights, "a run that goes on is another");
+    assert!(resumed.engine().read_arena(Arena::Weights).unwrap() == weights, "a resumed run differs");
     for replicas in [2, 3] {
         let mut together = Mirrored::new(&vec![ComputeDevice::CPU; replicas], &build).unwrap();
         let found = steps(&mut together, &recipe, 0..24);
@@ -232,7 +232,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
     }
 }
 
-/// How a decoder replica is made, beside a speaker encoder that came with the model or one that is to be trained.
+/// Builds a decoder replica, with a speaker encoder of the model or one that is trained.
 fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
     let text = TextIds { vocabulary: VOCABULARY, start: 1, stop: 2 };
     let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
@@ -294,7 +294,8 @@ fn a_decoder_and_its_discriminators_are_mirrored_too() {
     println!("2 replicas of a decoder: weights within {apart:.1e} after 3 steps");
     assert!(apart <= 1e-4 && all[0] == all[1], "weights differ by {apart}");
 
-    // A speaker encoder that is trained has norms of its own slice: what is learnt is near, and what is trained the same.
+    // A trained speaker encoder has the batch norm statistics of its own slice: results are close, and trained weights
+    // equal.
     let mut together = Mirrored::new(&[ComputeDevice::CPU; 2], &decoder(recipe, false)).unwrap();
     steps(&mut together, &recipe, 0..1);
     let trained = together.core().engine().layout().trained_len();
@@ -302,7 +303,7 @@ fn a_decoder_and_its_discriminators_are_mirrored_too() {
     assert!(all[0][..trained] == all[1][..trained], "replicas differ");
 }
 
-/// Asks to stop after so many steps.
+/// Asks to stop after the given number of steps.
 struct StopAt(u64, Arc<AtomicBool>);
 
 impl Progress for StopAt {
@@ -313,7 +314,7 @@ impl Progress for StopAt {
     }
 }
 
-/// Runs or goes on with a run in a folder, with so many replicas, up to a step or to the end; the weights then.
+/// Starts or resumes a run in a folder, with `replicas` replicas, up to a step or to the end; returns the weights.
 fn run(
     (folder, plan): (RunFolder, Plan),
     replicas: usize,
@@ -351,7 +352,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Names and sizes of what a run's checkpoints hold of a model.
+/// Names and sizes of the blobs in a run's checkpoints.
 fn kept(folder: &Path) -> Vec<(String, u64)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -366,7 +367,7 @@ fn kept(folder: &Path) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn a_run_of_two_replicas_goes_on_with_three_and_with_one() {
+fn a_run_of_two_replicas_resumes_with_three_and_with_one() {
     let runs = tempfile::tempdir().unwrap();
     let begin = |name: &str| {
         let plan = plan(12);
@@ -386,15 +387,15 @@ fn a_run_of_two_replicas_goes_on_with_three_and_with_one() {
         assert!(apart <= if replicas == 2 { 0.0 } else { 1e-5 }, "gone on with {name}: {apart}");
     }
     assert!(furthest(&whole, &single) <= 1e-5);
-    // One optimiser state, whoever made it.
+    // One optimiser state, whatever the number of replicas.
     let of = |name: &str| kept(&runs.path().join(name).join("checkpoints"));
     assert!(of("whole").len() >= 3 && of("whole") == of("single"), "{:?} {:?}", of("whole"), of("single"));
 }
 
 #[test]
-fn a_replica_that_fails_releases_the_others_and_its_reason_is_told() {
+fn a_failing_replica_releases_the_others_and_its_reason_is_reported() {
     let recipe = plan(20).recipe(StageKind::Gpt, false);
-    // In the third slice of some batch, and in no other's at that step.
+    // In the third slice of some batch, and in no other slice at that step.
     let mut stage = made(&gpt(recipe, 1, Some(5)), 3).unwrap();
     let failed = (0..20).find_map(|step| {
         let queued = stage.submit(step, &Control::default());
@@ -405,7 +406,7 @@ fn a_replica_that_fails_releases_the_others_and_its_reason_is_told() {
 }
 
 #[test]
-fn a_replica_that_cannot_be_made_ends_them_all_with_its_reason() {
+fn a_replica_that_cannot_be_built_ends_all_with_its_reason() {
     let recipe = plan(2).recipe(StageKind::Gpt, false);
     let whole = gpt(recipe, 1, None);
     let made_of = whole.clone();

@@ -1,4 +1,4 @@
-//! Batches that stop coming: what was learnt until then is saved before the run ends with the reason.
+//! Batches that stop coming: the weights are saved before the run ends with the reason.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -11,7 +11,7 @@ use myxtts_train::{ComputeDevice, TrainError};
 
 use super::small::{self, Clips, everything};
 
-/// The step of the newest checkpoint; all of them must be whole.
+/// The step of the newest checkpoint; all checkpoints must be intact.
 fn saved(runs: &Path) -> u64 {
     let checkpoints = Checkpoints::at(&runs.join("run/checkpoints"));
     let listing = checkpoints.list().unwrap();
@@ -49,7 +49,7 @@ fn too_many_bad_records_lost_the_steps_since_the_last_checkpoint() {
     }
 }
 
-/// Clips of which one is damaged once the flag is raised.
+/// Clips of which one is damaged once the flag is set.
 fn damaged(record: usize) -> (Clips, &'static AtomicBool) {
     let is_damaged: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     (Clips { damaged: Some((record, is_damaged)), ..Clips::default() }, is_damaged)
@@ -79,7 +79,8 @@ fn one_bad_clip_ended_the_decoder_stage() {
     assert!(matches!(&named[..], [line] if line.contains("clip-2")), "named once: {named:?}");
     assert!(everything(&*replaced) != everything(&*undamaged), "the bad clip was never sampled");
 
-    small::run_until(parts.path(), &plan, &mut *make(true), 5).0.unwrap();
+    let stopped = small::run_until(parts.path(), &plan, &mut *make(true), 5).0;
+    assert!(matches!(stopped, Err(TrainError::Stopped { .. })), "{stopped:?}");
     assert!((1..12).contains(&saved(parts.path())), "stopped on the way");
     let mut resumed = make(true);
     small::run(parts.path(), &plan, &mut *resumed).0.unwrap();
@@ -114,7 +115,7 @@ fn a_disk_that_goes_away_costs_no_step_of_any_stage() {
         small::run(whole.path(), &plan, &mut *undisturbed).0.unwrap();
         let left: &'static AtomicI64 = Box::leak(Box::new(AtomicI64::new(i64::MAX)));
         let mut stage = make(Clips { reads_left: Some(left), ..Clips::default() });
-        // What a stage reads when it is made is not counted.
+        // Reads while the stage is built do not count.
         left.store(accumulate as i64 * steps as i64, Ordering::Relaxed);
         let error = small::run(broken.path(), &plan, &mut *stage).0.unwrap_err();
         assert!(error.to_string().contains("the disk is gone"), "{what}: {error}");

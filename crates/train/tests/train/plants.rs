@@ -1,4 +1,4 @@
-//! Faults in the real pipeline: a stage on the processor whose batches are late on purpose.
+//! Faults in the real pipeline: a stage on the CPU whose batches are delayed on purpose.
 
 use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
 use myxtts_data::batch::Rows;
@@ -22,11 +22,11 @@ use std::sync::Arc;
 const ROWS: usize = 4;
 
 fn trace_of(plant: FaultKind) -> Trace {
-    // Who else uses the machine that runs the tests is not what is asked.
+    // Other programs on the test machine must not affect the diagnosis.
     Trace { cpu: None, ..measured(plant, 7, 12) }
 }
 
-/// With everything that was measured.
+/// With all measurements.
 fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
     let fault = Fault::new(plant);
     let plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
@@ -76,7 +76,7 @@ fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
     };
     let healthy = run(&mut *stage, 6);
     let step = healthy.batches.iter().map(|batch| batch.period).sum::<f64>() / 6.0;
-    // So slow that whatever else this machine does now is little beside it.
+    // So slow that other load of this machine is small in comparison.
     fault.arm_by(step.max(0.004), ROWS);
     let hog = fault.hog().unwrap();
     let trace = run(&mut *stage, batches);
@@ -84,7 +84,7 @@ fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
     trace
 }
 
-/// Tried a few times: while this machine does something else as well, that may be what is named.
+/// Tried a few times: other load of this machine may be named instead.
 fn is_named(plant: FaultKind) -> Trace {
     let mut named = Vec::new();
     for _ in 0..4 {
@@ -99,7 +99,7 @@ fn is_named(plant: FaultKind) -> Trace {
 }
 
 #[test]
-fn records_that_come_late_are_told_from_records_that_are_computed() {
+fn late_records_are_distinguished_from_computed_records() {
     let disk = is_named(FaultKind::SlowDisk);
     assert!(disk.batches.iter().all(|batch| batch.decode == 0.0 && batch.read > 0.0));
     let decode = is_named(FaultKind::SlowDecode);
@@ -108,7 +108,7 @@ fn records_that_come_late_are_told_from_records_that_are_computed() {
 }
 
 #[test]
-fn without_a_gpu_nothing_is_copied_and_nothing_says_that_it_was() {
+fn without_a_gpu_nothing_is_copied_or_reported_as_copied() {
     let trace = trace_of(FaultKind::PageableUpload);
     assert!(trace.setup.pinned && FaultKind::PageableUpload.needs_gpu().is_some());
     assert!(diagnose(&trace).findings.iter().all(|found| found.cause != Cause::PageableUploads));
@@ -117,7 +117,7 @@ fn without_a_gpu_nothing_is_copied_and_nothing_says_that_it_was() {
 #[test]
 fn a_lock_between_copies_and_steps_is_named_by_what_the_feed_measures() {
     let trace = is_named(FaultKind::UploadLock);
-    // Two fifths of a step of 4 ms at least.
+    // At least two fifths of a step of 4 ms.
     assert!(trace.batches.iter().all(|batch| batch.upload >= 0.0016), "{:?}", trace.batches);
     assert!(trace.batches.iter().map(|batch| batch.blocked).sum::<f64>() > 0.0);
 }
@@ -125,7 +125,7 @@ fn a_lock_between_copies_and_steps_is_named_by_what_the_feed_measures() {
 #[test]
 fn a_stall_of_the_feed_is_in_the_time_that_the_feed_measures() {
     let trace = trace_of(FaultKind::PeriodicStall);
-    // Ten steps of 4 ms at least, at one batch of six.
+    // At least ten steps of 4 ms, for one batch in six.
     let late = trace.batches.iter().filter(|batch| batch.fill >= 0.040).count();
     assert_eq!(late, 2, "{:?}", trace.batches);
     assert!(trace.batches.iter().all(|batch| batch.upload < 0.040 && batch.blocked < 0.040));
@@ -146,10 +146,10 @@ fn many_lengths_are_many_shapes() {
     assert!(!few.replayed.is_empty() && diagnose(&few).compared.is_some(), "nothing was replayed");
 }
 
-/// As it is, on whatever machine this is: other programs that use it are named as well.
+/// On this machine as it is: other programs that use it are named as well.
 #[test]
 #[ignore = "a measurement, not a promise: cargo test -p myxtts-train --test train -- --ignored every_plant --nocapture"]
-fn how_often_every_plant_is_named_on_this_processor() {
+fn how_often_every_plant_is_named_on_this_cpu() {
     let from: u64 = std::env::var("FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(100);
     for seed in from..from + 5 {
         for plant in FaultKind::ALL {

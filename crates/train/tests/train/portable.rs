@@ -1,4 +1,4 @@
-//! A checkpoint is of a network and its data, not of the device it was made on.
+//! A checkpoint depends on the network and its data, not on the device it was made on.
 
 use myxtts_run::checkpoint::{Checkpoint, Checkpoints};
 use myxtts_run::plan::StageKind;
@@ -17,22 +17,23 @@ fn newest(runs: &Path) -> Checkpoint {
     latest.checkpoint.unwrap()
 }
 
-/// Goes on with a run by one step, on this machine; how many good steps it has made. A GPU also ends those that were queued.
+/// Resumes a run for one step on this device; returns the number of good steps so far. A GPU also completes the steps that
+/// were queued.
 fn one_step(runs: &Path, kind: StageKind, machine: ComputeDevice) -> u64 {
     let plan = small::plan(kind, 64);
     let mut stage = small::stage(kind, &plan, Clips::default(), 1, machine);
     match small::run_until(runs, &plan, &mut *stage, 0).0 {
         Err(TrainError::Stopped { step, .. }) => {
             let steps = stage.engine().state().unwrap().steps;
-            assert_eq!(steps, step, "{kind:?}: a step was no number");
+            assert_eq!(steps, step, "{kind:?}: a step was NaN or Inf");
             steps
         }
         other => panic!("{kind:?}: {other:?}"),
     }
 }
 
-/// The parts of a checkpoint are as long as the layout says, which is made before there is a device; and nothing it says of
-/// itself is about one.
+/// The blobs of a checkpoint have the sizes of the layout, which is built without a device, and its metadata does not
+/// mention one.
 #[test]
 fn nothing_in_a_checkpoint_depends_on_the_device() {
     for kind in KINDS {
@@ -71,16 +72,16 @@ fn nothing_in_a_checkpoint_depends_on_the_device() {
 }
 
 #[test]
-fn a_run_goes_from_the_processor_to_a_gpu_and_back() {
+fn a_run_moves_from_the_cpu_to_a_gpu_and_back() {
     let gpu = match ComputeDevice::choose(Some(Device::Cuda(0))) {
         Ok(gpu) => gpu,
         Err(reason) => {
-            println!("a_run_goes_from_the_processor_to_a_gpu_and_back: skipped, no CUDA device: {reason}");
+            println!("a_run_moves_from_the_cpu_to_a_gpu_and_back: skipped, no CUDA device: {reason}");
             return;
         }
     };
     for kind in KINDS {
-        // The heads of this GPT are of 16 channels, which kernels of bf16 do not serve.
+        // The heads of this GPT have 16 channels, which the bf16 kernels do not support.
         let gpu =
             if kind == StageKind::Gpt { ComputeDevice { precision: Precision::F32, ..gpu } } else { gpu };
         for order in [
@@ -95,13 +96,13 @@ fn a_run_goes_from_the_processor_to_a_gpu_and_back() {
                 before = now;
             }
         }
-        // And what one has saved is what the other begins with, to the last bit.
+        // A stage resumed on the other device starts with exactly the saved bits.
         let runs = tempfile::tempdir().unwrap();
         one_step(runs.path(), kind, gpu);
         let checkpoint = newest(runs.path());
         let saved = Checkpoints::at(&runs.path().join("run/checkpoints")).load(&checkpoint.name()).unwrap();
         let mut stage = small::stage(kind, &small::plan(kind, 1), Clips::default(), 1, ComputeDevice::CPU);
-        // Of a stage of one step nothing is left to do.
+        // A stage of one step has nothing left to do.
         small::run(runs.path(), &small::plan(kind, 1), &mut *stage).0.unwrap();
         let weights = stage.engine().read_arena(Arena::Weights).unwrap();
         assert!(bytemuck::cast_slice::<f32, u8>(&weights) == saved.read("weights").unwrap(), "{kind:?}");

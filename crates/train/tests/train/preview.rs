@@ -1,4 +1,4 @@
-//! Batches that are looked at are those that training takes.
+//! Previewed batches are those of training.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl RecordSource for Uneven {
         let rows =
             (out.len() / COLUMNS[column].row_bytes()).min((self.rows(record, column) - first) as usize);
         let out = &mut out[..rows * COLUMNS[column].row_bytes()];
-        // Those clips are shorter: what they do not fill would be whatever lay there before.
+        // Those clips are shorter: without this, the rest would be stale memory.
         out.fill(0);
         Clips::default().read(record % 6, column, 0, out).map(|_| rows as u32)
     }
@@ -70,7 +70,7 @@ fn plan(set: &[&str]) -> Plan {
     Plan::resolve(&Sources { command_line, ..Sources::for_host(HostResources::detect()) }).unwrap()
 }
 
-/// The records of a batch: those of its rows, then those they are heard by, where they are, each of them once.
+/// The records of a batch, each once: those of its rows, then those that condition them.
 fn records(step: &Step<'_>, companions: bool) -> Vec<u32> {
     let rows: Vec<(u32, u32)> = (0..step.rows()).filter_map(|row| step.row(row)).collect();
     let own = rows.iter().map(|&(record, _)| record);
@@ -85,7 +85,7 @@ fn records(step: &Step<'_>, companions: bool) -> Vec<u32> {
     all
 }
 
-/// Holds the preview of a stage to the batches of so many of its steps.
+/// Compares the preview of a stage with the batches of its first steps.
 fn same(kind: StageKind, set: &[&str], steps: u64) {
     let plan = plan(set);
     let folder = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ fn two_hundred_steps_take_the_records_that_inspect_shows() {
 }
 
 #[test]
-fn every_way_to_make_batches_is_shown_as_it_is_taken() {
+fn every_kind_of_batches_is_previewed_as_it_is_trained() {
     same(StageKind::Dvae, &["data.dvae_batch_size=3"], 6);
     same(StageKind::Dvae, &["data.shuffle=false"], 3);
     same(

@@ -1,4 +1,4 @@
-//! Recognisers that users bring: commands and servers, those that work and those that do not.
+//! Recognisers of the user: commands and servers that work or fail.
 
 use myxtts_text::compare::NumeralReading;
 use myxtts_train::evaluate::listener::Listener;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A sound file, and what a recogniser that is in the know would say of it.
+/// An audio file with its transcript next to it.
 fn sound(folder: &Path) -> std::path::PathBuf {
     let wav = folder.join("it's \"a\" sound.wav");
     std::fs::write(&wav, b"RIFF and so on\r\n--").unwrap();
@@ -19,15 +19,15 @@ fn sound(folder: &Path) -> std::path::PathBuf {
 
 #[cfg(unix)]
 #[test]
-fn a_command_prints_what_it_hears() {
+fn a_command_prints_a_transcript() {
     let folder = tempfile::tempdir().unwrap();
     let wav = sound(folder.path());
     let heard = |command: &str| Recognizer::command(command).unwrap().recognize(&wav, "en");
     assert_eq!(heard("cat {wav}.txt").unwrap(), "Hello, twelve worlds.");
     assert_eq!(heard("echo '{language} \"x' {wav}").unwrap(), format!("en \"x {}", wav.display()));
-    // No shell reads the command, so that no file's name is one.
+    // The command is not run by a shell, so a file name cannot inject one.
     assert_eq!(heard("echo $(ls) ; {wav}").unwrap(), format!("$(ls) ; {}", wav.display()));
-    // More than a pipe holds, on both.
+    // More output than a pipe holds, on both pipes.
     let much = "sh -c 'head -c 300000 /dev/zero | tr \"\\\\0\" x >&2; head -c 300000 /dev/zero | tr \"\\\\0\" y' {wav}";
     assert_eq!(heard(much).unwrap().len(), 300_000);
     let failed = heard("sh -c 'echo loading >&2; echo no such model >&2; exit 3' {wav}").unwrap_err();
@@ -37,12 +37,12 @@ fn a_command_prints_what_it_hears() {
     let began = Instant::now();
     let slow = Recognizer::command("sleep 30 {wav}").unwrap().with_patience(Duration::from_millis(50));
     let late = slow.recognize(&wav, "en").unwrap_err();
-    // `sleep` may refuse its second argument first; either way nobody waits for it.
+    // `sleep` may reject its second argument first; either way the call returns early.
     assert!(late.to_string().contains("failed") && began.elapsed() < Duration::from_secs(10), "{late}");
 }
 
 #[test]
-fn what_cannot_be_a_recogniser_is_refused_before_anything_is_tried() {
+fn an_invalid_recogniser_is_refused_before_it_is_started() {
     for (command, message) in [
         ("", "is empty"),
         ("whisper", "{wav}"),
@@ -65,7 +65,7 @@ fn what_cannot_be_a_recogniser_is_refused_before_anything_is_tried() {
     }
 }
 
-/// A server that answers one request with this, and gives what it was sent.
+/// A server that answers one request with `answer`, and returns the request.
 fn server(answer: &str) -> (String, JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1/", listener.local_addr().unwrap());
@@ -96,7 +96,7 @@ fn answer(status: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_server_is_asked_as_openai_s_is() {
+fn a_server_gets_requests_of_the_openai_api() {
     let folder = tempfile::tempdir().unwrap();
     let wav = sound(folder.path());
     let (base, thread) = server(&answer("200 OK", "{\"text\": \" Hello,\\n twelve worlds.\", \"x\": 1}"));
@@ -114,11 +114,15 @@ fn a_server_is_asked_as_openai_s_is() {
         part.split_once("\r\n\r\n").unwrap().1.to_owned()
     };
     assert_eq!((part("model").trim(), part("language").trim()), ("whisper-small", "fa"));
-    assert!(part("file").starts_with("RIFF and so on\r\n--\r\n"), "the sound as it is: {}", part("file"));
+    assert!(
+        part("file").starts_with("RIFF and so on\r\n--\r\n"),
+        "the audio must be unchanged: {}",
+        part("file")
+    );
 }
 
 #[test]
-fn a_server_that_fails_says_so() {
+fn a_failing_server_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let wav = sound(folder.path());
     for (given, message) in [
@@ -138,7 +142,7 @@ fn a_server_that_fails_says_so() {
         assert!(error.contains(message) && !error.contains('\u{1b}'), "{given}: {error}");
         thread.join().unwrap();
     }
-    // Nobody is there, or somebody who never answers.
+    // No server, or one that never answers.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}", gone.local_addr().unwrap());
     let patient = Recognizer::url(&base, "m").unwrap().with_patience(Duration::from_millis(200));
@@ -149,7 +153,7 @@ fn a_server_that_fails_says_so() {
 }
 
 #[test]
-fn a_listener_that_failed_once_is_not_asked_again() {
+fn a_listener_that_failed_once_is_not_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let wav = sound(folder.path());
     let (base, thread) = server(&answer("200 OK", "{\"text\": \"hello 12 words\"}"));

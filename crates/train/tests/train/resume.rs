@@ -1,4 +1,4 @@
-//! A stage that is stopped and gone on with is the stage that was never stopped, wherever it was stopped.
+//! A stage that is stopped and resumed equals one that was never stopped, wherever it was stopped.
 
 use myxtts_run::plan::{Plan, StageKind};
 use myxtts_train::session::StageEnd;
@@ -7,11 +7,10 @@ use myxtts_train::{ComputeDevice, TrainError};
 
 use super::small::{self, Clips, everything};
 
-/// A DVAE looks after its unused codes after step 20, in the first three quarters: a run that goes on from there has to do it
-/// as the other did.
+/// A DVAE moves its unused codes after step 20, in the first three quarters: a run resumed there has to do the same.
 const STEPS: [(StageKind, u64); 3] = [(StageKind::Dvae, 28), (StageKind::Gpt, 6), (StageKind::Decoder, 4)];
 
-/// A stage that can be begun again and again.
+/// Builds a stage, any number of times.
 type Make<'a> = &'a dyn Fn() -> Box<dyn Stage>;
 
 #[test]
@@ -25,7 +24,7 @@ fn a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit() {
     }
 }
 
-/// A model that is trained on, and adapters beside one, on the processor and on a GPU.
+/// Fine-tuning a model, and training adapters for one, on the CPU and on a GPU.
 #[test]
 fn fine_tuning_and_adapters_resume_to_the_last_bit() {
     for machine in small::machines("fine_tuning_and_adapters_resume_to_the_last_bit") {
@@ -50,14 +49,14 @@ fn assert_resumes(kind: StageKind, plan: &Plan, steps: u64, make: Make<'_>) {
     let stopped = loop {
         let mut stage = make();
         let in_turn = stage.engine().cuda().is_none();
-        // It is asked to stop as soon as there is a step more.
+        // It is asked to stop as soon as it has made one more step.
         match small::run_until(pieces.path(), plan, &mut *stage, 0).0 {
             Ok(ended) => {
                 assert_eq!(ended, StageEnd::Done);
                 break stage;
             }
             Err(TrainError::Stopped { step, .. }) => {
-                // A GPU has steps under way when it is asked.
+                // A GPU has steps in flight when it is asked.
                 assert!(step > last && (step == last + 1 || !in_turn), "{kind:?}: {step} after {last}");
                 (stops, last) = (stops + 1, step);
             }
@@ -71,17 +70,17 @@ fn assert_resumes(kind: StageKind, plan: &Plan, steps: u64, make: Make<'_>) {
         let events = small::events(runs.path(), "validation");
         events.iter().map(|event| event["numbers"].to_string()).collect()
     };
-    assert_eq!(losses(&pieces), losses(&whole), "{kind:?}: held out");
+    assert_eq!(losses(&pieces), losses(&whole), "{kind:?}: validation");
 }
 
-/// StageEnd early, and killed before the model was made of it: whoever goes on must find it ended.
+/// Ended early, and killed before its model was written: a resumed run must find it ended.
 #[test]
-fn a_stage_that_ended_early_does_not_go_on() {
+fn a_stage_that_ended_early_does_not_continue() {
     let kind = StageKind::Gpt;
     let mut plan = small::plan(kind, 20);
     plan.training.validate_every = Some(1);
     plan.training.early_stop_patience = Some(2);
-    // Nothing moves, and so nothing becomes better.
+    // Nothing changes, so nothing improves.
     plan.training.learning_rate = Some(1e-30);
     let runs = tempfile::tempdir().unwrap();
     let mut stage = small::stage(kind, &plan, Clips::default(), 1, ComputeDevice::CPU);

@@ -1,4 +1,4 @@
-//! What is heard on the way, and that it costs the training nothing but time.
+//! Samples during training, which must not change the training.
 
 use crate::small;
 use myxtts_data::utterance::{Origin, Utterance};
@@ -21,14 +21,14 @@ fn utterance(id: &str, speaker: &str) -> Utterance {
 }
 
 #[test]
-fn every_speaker_is_heard_before_one_is_heard_twice_and_in_another_recording() {
+fn every_speaker_is_chosen_before_any_twice_with_another_recording_as_reference() {
     let [a, b, c, d] =
         [("a/1", "ann"), ("a_1", "ann"), ("a3", "ann"), ("b", "ben")].map(|(id, who)| utterance(id, who));
     let known = [utterance("known-ann", "ann"), utterance("known-too", "ann")];
     let held_out = [(4, &a), (7, &b), (8, &c), (9, &d)];
     let chosen = choose(&held_out, &known.iter().collect::<Vec<_>>(), 3);
     let found: Vec<_> = chosen.iter().map(|s| (s.name.as_str(), s.record, s.text.as_str())).collect();
-    // Ben has no other recording. Ids that would be the same file are not.
+    // Ben has no other recording. Ids that would give the same file name get different ones.
     assert_eq!(found, [("a_1", 4, "This is a/1."), ("b", 9, "This is b."), ("a_1_", 7, "This is a_1.")]);
     let heard: Vec<_> = chosen.iter().map(|s| s.reference.to_str().unwrap()).collect();
     assert_eq!(heard, ["known-ann.wav", "b.wav", "known-ann.wav"]);
@@ -36,19 +36,19 @@ fn every_speaker_is_heard_before_one_is_heard_twice_and_in_another_recording() {
     assert_eq!(choose(&[(0, &utterance("../up\\ئ", "x"))], &[], 3)[0].name, "___up_ئ");
 }
 
-/// What came of a few steps.
+/// The result of a few steps.
 struct Trained {
     ended: Result<StageEnd, TrainError>,
     said: Vec<String>,
     events: usize,
-    /// Error rates among them.
+    /// Events with error rates.
     rates: Vec<serde_json::Value>,
     bits: Vec<Vec<u32>>,
-    /// Files of the folder of samples.
+    /// Files in the folder of samples.
     samples: Vec<String>,
 }
 
-/// Trains a few steps; where there are sentences, they are heard every three, unless there are folders in the place of their files.
+/// Trains a few steps. Sentences are spoken every three steps, unless folders occupy the names of their files.
 fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained {
     let runs = tempfile::tempdir().unwrap();
     let mut plan = small::plan(StageKind::Dvae, 8);
@@ -81,7 +81,7 @@ fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained 
 }
 
 #[test]
-fn being_heard_changes_no_bit_and_failing_to_be_is_a_line() {
+fn samples_change_no_bit_and_a_failure_is_only_reported() {
     let one = utterance("five", "one");
     let sentences: Vec<Sentence> = choose(&[(5, &one)], &[], 3);
     let silent = run(None, None);

@@ -1,10 +1,10 @@
-//! A pipeline on a clock of its own: threads, buffer, copies and steps as recurrences, with a fault where one is wanted.
+//! A simulated pipeline with its own clock: threads, buffer, copies and steps as recurrences, with an optional fault.
 //!
 //! Nothing sleeps and nothing is measured; a trace is a pure function of the fault and a seed.
 
 use myxtts_train::diagnose::trace::{Batch, CpuUsage, Delayed, Setup, Trace};
 
-/// What is wrong.
+/// The fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     SlowDisk,
@@ -14,7 +14,7 @@ pub enum Fault {
     UploadLock,
     PageableUploads,
     ShapeChurn,
-    /// Every so many batches; in the step, or before it.
+    /// Every `every` batches; in the step, or before it.
     Stall {
         every: usize,
         in_step: bool,
@@ -25,7 +25,7 @@ pub enum Fault {
     Healthy,
 }
 
-/// Draws that only depend on a seed.
+/// Random numbers that depend only on a seed.
 struct Draws(u64);
 
 impl Draws {
@@ -38,7 +38,7 @@ impl Draws {
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A factor around 1: the exponential of a normal of this deviation, whose median is 1.
+    /// A factor around 1: the exponential of a normal number with this deviation; its median is 1.
     fn around(&mut self, deviation: f64) -> f64 {
         let normal = (0..12).map(|_| self.next()).sum::<f64>() - 6.0;
         (deviation * normal).exp()
@@ -48,18 +48,18 @@ impl Draws {
 const WORKERS: usize = 4;
 const STEP: f64 = 0.020;
 
-/// So many batches with a fault; `noise` is the deviation of every single time.
+/// A trace of `batches` batches with a fault; `noise` is the deviation of every single time.
 pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
     let mut draws = Draws(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed);
     let slots = if fault == Fault::TinyBuffer { 2 } else { 12 };
     let window = if fault == Fault::TinyBuffer { WORKERS } else { 2 * WORKERS };
     let mut free_at = [0.0f64; WORKERS];
-    // By batch: when the feed's thread took it, and when its step began, which frees its slot.
+    // Per batch: when the feed's thread took it, and when its step began, which frees its slot.
     let (mut taken, mut begun): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let (mut feed_free, mut ended) = (0.0f64, 0.0f64);
     let mut seen: Vec<[usize; 3]> = Vec::new();
     let mut done = Vec::with_capacity(batches);
-    // Buffers fill before the first step, and their filling is not looked at.
+    // Buffers fill before the first step, which is not part of the trace.
     let warm = 20;
     for i in 0..batches + warm {
         let mut a_time = |seconds: f64| seconds * draws.around(noise);
@@ -72,7 +72,7 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
             upload: a_time(0.001),
             ..Batch::default()
         };
-        // Every length is met before it counts, as in a run that has warmed up.
+        // Every length occurs before the trace, as in a run that has warmed up.
         let bucket = if i < 4 { i } else { (draws.next() * 4.0) as usize };
         batch.shape = [16, 32 + 16 * bucket, 100];
         if fault == Fault::ShapeChurn {
@@ -92,7 +92,7 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
                     .into_iter()
                     .for_each(|time| *time *= 18.0);
             }
-            // On average enough, one by one anything.
+            // Enough on average, but any single one varies.
             Fault::TinyBuffer => batch.read *= draws.around(0.5),
             Fault::ProcessorHog => {
                 [
@@ -110,7 +110,7 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
             Fault::SlowStep => step *= 1.6,
             Fault::NoisyStep => step *= draws.around(0.5),
             Fault::Stall { every, in_step: true } if i % every == 0 => step += 4.0 * STEP,
-            // As long as all that lies ready lasts, and longer.
+            // As long as all ready batches last, and longer.
             Fault::Stall { every, in_step: false } if i % every == 0 => {
                 batch.fill += (every as f64 + 3.0) * STEP;
             }
@@ -120,11 +120,11 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
             batch.read += 0.16 * draws.next();
         }
 
-        // A thread claims a batch when it is free and the window has a place.
+        // A thread claims a batch when it is free and the window has room.
         let place = i.checked_sub(window).map_or(0.0, |i| taken[i]);
         let made = free_at[worker].max(place) + batch.load();
         free_at[worker] = made;
-        // The feed takes them in order, into a slot that is free.
+        // The feed takes them in order, into a free slot.
         let slot = i.checked_sub(slots).map_or(0.0, |i| begun[i]);
         let took = feed_free.max(made).max(slot);
         taken.push(took);
@@ -157,7 +157,7 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
         let bucket = (batch.shape[1] - 32) / 16;
         (batch.shape, STEP * (0.9 + 0.06 * bucket as f64) * draws.around(noise.min(0.08)))
     });
-    // Three of four seconds of those who make batches, shared by all of them.
+    // Three quarters of the time of the threads that make batches, divided by their number.
     let feeding = 0.75 * done.iter().map(|batch| batch.load() / WORKERS as f64 + batch.fill).sum::<f64>();
     let of = |own, all, feeding| CpuUsage { own, all, delayed: Some(Delayed { feeding, stepping: 0.02 }) };
     let cpu = match fault {
@@ -167,7 +167,7 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
     };
     let alone: Vec<([usize; 3], f64)> = alone.collect();
     Trace {
-        // Nothing but the step takes time here.
+        // Only the step takes time here.
         replayed: alone.clone(),
         alone,
         setup: Setup {

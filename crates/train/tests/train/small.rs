@@ -1,4 +1,4 @@
-//! Stages so small that a step takes no time, on clips that are made up; and a run of one of them.
+//! Tiny stages on synthetic clips, whose steps take almost no time; and runs of one such stage.
 
 use half::bf16;
 use myxtts_data::batch::Rows;
@@ -40,17 +40,17 @@ pub const CLIPS: usize = 6;
 const FRAMES: usize = 40;
 const CODES: usize = 10;
 
-/// Clips of something like speech, of two speakers. One column of one clip may be no numbers.
+/// Synthetic clips of two speakers. One column of one clip may be NaN.
 #[derive(Clone, Copy, Default)]
 pub struct Clips {
     pub poisoned: Option<(usize, Column)>,
-    /// Whether every clip is of a speaker of its own.
+    /// Whether every clip has its own speaker.
     pub alone: bool,
-    /// A clip that is damaged once this is raised: a stage reads every clip when it is made.
+    /// A clip that is damaged once the flag is set: a stage reads every clip when it is built.
     pub damaged: Option<(usize, &'static AtomicBool)>,
-    /// So many more reads before the disk is gone.
+    /// Number of reads until the disk fails.
     pub reads_left: Option<&'static AtomicI64>,
-    /// Clips of the validation set, the last ones; one where it is 0.
+    /// Number of validation clips, the last ones; one where it is 0.
     pub validation: usize,
 }
 
@@ -106,7 +106,7 @@ impl RecordSource for Clips {
                 severity: Severity::Error,
                 id: Some(self.id(record)),
                 origin: Origin { file: "clips".into(), line: None },
-                detail: "its checksum does not fit".to_owned(),
+                detail: "its checksum does not match".to_owned(),
             }));
         }
         if self.reads_left.is_some_and(|left| left.fetch_sub(1, Ordering::Relaxed) <= 0) {
@@ -139,7 +139,7 @@ impl RecordSource for Clips {
     }
 }
 
-/// The settings of a run: little is kept to wait for.
+/// Settings of a run that keeps few files.
 pub fn plan(kind: StageKind, steps: u64) -> Plan {
     let mut plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
     plan.training.checkpoint_every = 0;
@@ -152,7 +152,7 @@ pub fn plan(kind: StageKind, steps: u64) -> Plan {
     plan
 }
 
-/// The GPT of these clips.
+/// Settings of a GPT for these clips.
 pub fn gpt_settings(accumulate: u64) -> GptSettings {
     // A head of 32 channels: fewer have no kernel on a GPU.
     let mut sizes = GptSizes::of(1, 32, 1, 24, 8);
@@ -178,7 +178,7 @@ pub fn gpt_settings(accumulate: u64) -> GptSettings {
     }
 }
 
-/// A DVAE of some thousand numbers.
+/// Settings of a DVAE with a few thousand parameters.
 pub fn dvae_settings() -> DvaeSettings {
     DvaeSettings {
         sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 32, code_width: 8, ..DvaeSizes::v2() },
@@ -195,7 +195,7 @@ pub fn dvae_settings() -> DvaeSettings {
     }
 }
 
-/// A GPT that goes on from a model: all of it, or adapters of a rank beside it.
+/// A GPT that starts from a model: all of it is trained, or adapters of the given rank.
 pub fn fine_tuned_gpt(plan: &Plan, lora_rank: Option<usize>, machine: ComputeDevice) -> Box<dyn Stage> {
     let mut model = Model::default();
     model.set("mel_stats", &[80], &[5.0; 80]);
@@ -218,7 +218,7 @@ fn gpt_stage(
     Box::new(GptStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, model).unwrap())
 }
 
-/// A stage on these clips. With `accumulate`, a step of the GPT is of so many batches.
+/// A stage on these clips. With `accumulate`, a GPT step has that many batches.
 pub fn stage(
     kind: StageKind,
     plan: &Plan,
@@ -261,7 +261,7 @@ pub fn stage(
                 rows: 2,
                 window: 2,
                 heard: 32,
-                // The second half of the steps has discriminators.
+                // Discriminators join after half of the steps.
                 discriminators_from: 0.5,
                 mode: Mode::Captured,
                 feeding: Default::default(),
@@ -285,7 +285,7 @@ pub fn stage(
     }
 }
 
-/// Every bit that a checkpoint would hold of a stage.
+/// Every bit that a checkpoint would contain of a stage.
 pub fn everything(stage: &dyn Stage) -> Vec<Vec<u32>> {
     let engine = stage.engine();
     let mut all: Vec<Vec<u32>> = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average]
@@ -297,7 +297,7 @@ pub fn everything(stage: &dyn Stage) -> Vec<Vec<u32>> {
     all
 }
 
-/// What a run said, and where it is asked to stop.
+/// The messages of a run, and the step at which it is asked to stop.
 struct Said {
     lines: Mutex<Vec<String>>,
     until: u64,
@@ -316,7 +316,7 @@ impl Progress for Said {
 }
 
 /// Runs a stage in the folder `run` of `runs`, from its last checkpoint where there is one, and asks it to stop after step
-/// `until`; with what was said.
+/// `until`; returns the messages too.
 pub fn run_until(
     runs: &Path,
     plan: &Plan,
@@ -326,7 +326,7 @@ pub fn run_until(
     run_heard(runs, plan, stage, until, None)
 }
 
-/// The same, with samples on the way.
+/// As [`run_until`], with samples during training.
 pub fn run_heard(
     runs: &Path,
     plan: &Plan,
@@ -338,7 +338,7 @@ pub fn run_heard(
     (finished.map(|finished| finished.ended), said)
 }
 
-/// The same, with which weights were kept.
+/// As [`run_heard`], with the outcome of the stage.
 pub fn run_finished(
     runs: &Path,
     plan: &Plan,
@@ -352,7 +352,7 @@ pub fn run_finished(
     (finished, said.lines.into_inner().unwrap())
 }
 
-/// The same with the caller's `progress`; raising `stop` ends it.
+/// As [`run_finished`], with the caller's `progress`; setting `stop` ends it.
 pub fn run_watched(
     runs: &Path,
     plan: &Plan,
@@ -382,7 +382,7 @@ pub fn run_watched(
     session.run(stage, &recipe, 0, last, samples)
 }
 
-/// The same to its end.
+/// Runs a stage to its end.
 pub fn run(runs: &Path, plan: &Plan, stage: &mut dyn Stage) -> (Result<StageEnd, TrainError>, Vec<String>) {
     run_until(runs, plan, stage, u64::MAX)
 }
@@ -394,7 +394,7 @@ pub fn events(runs: &Path, kind: &str) -> Vec<Value> {
     whole.filter(|event| event["kind"] == kind).collect()
 }
 
-/// The processor, and the first GPU where there is one; else says which test does not run there and why.
+/// The CPU, and the first GPU where there is one; otherwise prints which test skips it and why.
 pub fn machines(test: &str) -> Vec<ComputeDevice> {
     let mut all = vec![ComputeDevice::CPU];
     match ComputeDevice::choose(Some(Device::Cuda(0))) {

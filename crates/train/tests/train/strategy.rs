@@ -1,4 +1,4 @@
-//! Where a run trains and how it is fed: the tables, over every small machine and every short list.
+//! Where a run trains and how it is fed: the tables, over all small machines and short lists.
 
 use myxtts_run::config::{Flag, HostResources, Key, Sources};
 use myxtts_run::exit::Exit;
@@ -19,7 +19,7 @@ fn asked(multi_gpu: bool, visible: Option<Vec<u32>>) -> StrategyRequest {
     }
 }
 
-/// Nothing, and every list of up to three of the numbers 0 to 4, repeated ones too.
+/// `None`, and every list of up to three of the numbers 0 to 4, including repetitions.
 fn lists() -> Vec<Option<Vec<u32>>> {
     let mut lists: Vec<Vec<u32>> = vec![vec![]];
     for length in 0..3 {
@@ -33,7 +33,7 @@ fn lists() -> Vec<Option<Vec<u32>>> {
     std::iter::once(None).chain(lists.into_iter().map(Some)).collect()
 }
 
-/// What is wrong with a list on a machine of so many GPUs, by the first entry that is.
+/// The fault of a list on a machine with `gpus` GPUs, by its first wrong entry.
 fn fault(list: &[u32], gpus: u32) -> Option<&'static str> {
     if list.is_empty() {
         return Some("empty");
@@ -70,7 +70,7 @@ fn the_table_holds_on_every_machine_for_every_list() {
                         Some(wrong) => {
                             let error = chosen.unwrap_err();
                             assert_eq!(kind(&error), wrong, "{label}: {error}");
-                            // What there is, and whose fault it is.
+                            // The message lists the GPUs and the setting.
                             let words = error.to_string();
                             let there = if gpus == 0 { "there is no GPU" } else { "0 (simulated)" };
                             assert!(
@@ -101,7 +101,7 @@ fn the_table_holds_on_every_machine_for_every_list() {
 }
 
 #[test]
-fn a_device_that_is_named_wins_and_nothing_may_say_otherwise() {
+fn a_named_device_overrides_and_conflicts_are_errors() {
     for gpus in 0..=4u32 {
         let found = Found::simulated(gpus);
         for multi_gpu in [false, true] {
@@ -152,7 +152,7 @@ fn a_device_that_is_named_wins_and_nothing_may_say_otherwise() {
 }
 
 #[test]
-fn feeding_takes_two_sets_of_gpus_exactly_where_both_are_named() {
+fn a_data_gpu_is_used_only_if_both_settings_are_given() {
     for gpus in 1..=4u32 {
         let found = Found::simulated(gpus);
         for data in std::iter::once(None).chain((0..=4).map(Some)) {
@@ -178,7 +178,7 @@ fn feeding_takes_two_sets_of_gpus_exactly_where_both_are_named() {
                         assert_eq!(chosen.choice, expected, "{label}");
                         assert_eq!(!chosen.warnings.is_empty(), model.contains(&data), "{label}");
                         assert!(chosen.reason.contains("50") && chosen.reason.contains("2 s"), "{label}");
-                        // Several GPUs for the model are mirrored, one is one; the data's is not among them for that.
+                        // Several GPUs for the model are mirrored, one is not; the GPU for data does not count.
                         let placed = strategy(&found, &asked).unwrap().choice;
                         let one = || Strategy::One(model[0]);
                         let expected =
@@ -210,7 +210,7 @@ fn a_model_must_be_on_a_gpu_that_is_visible() {
 }
 
 #[test]
-fn what_the_driver_hides_is_said() {
+fn hidden_gpus_are_reported() {
     let found =
         Found { gpus: vec![(0, "H".into())], hidden_by: Some("2".into()), why: None, simulated: false };
     let error = strategy(&found, &asked(false, Some(vec![2]))).unwrap_err().to_string();
@@ -231,7 +231,7 @@ fn a_batch_is_split_evenly_or_refused_with_those_that_can_be() {
 }
 
 #[test]
-fn the_flags_reach_the_question() {
+fn the_flags_reach_the_request() {
     let flag = |path: &str, value: &str| Flag::Own {
         name: path.to_owned(),
         key: Key::find(path).unwrap(),
@@ -274,13 +274,13 @@ fn two_gpus_on_a_machine_with_one_were_an_error() {
     assert!(said.contains("there is 0 (simulated)") && said.contains("--strict-devices"), "{said}");
     assert_eq!(strategy(&one, &instead).unwrap().choice, Strategy::One(0));
     assert_eq!(feed(&one, &instead).unwrap().choice, Feed::Buffered);
-    // What is there is kept.
+    // Existing GPUs are kept.
     let (instead, _) = fall_back(&one, &apart(1, &[0])).unwrap();
     assert_eq!((instead.data, instead.model), (None, Some(vec![0])));
     let (instead, said) = fall_back(&Found::simulated(3), &apart(0, &[1, 2, 3])).unwrap();
     assert_eq!((instead.data, instead.model), (Some(0), Some(vec![1, 2])));
     assert!(said.contains("0 prepares batches for 1 and 2"), "{said}");
-    // Nothing to fall back from, or to; and who names one GPU means that one.
+    // Nothing to fall back from or to; and naming a single GPU is binding.
     assert_eq!(fall_back(&Found::simulated(2), &apart(0, &[1])), None);
     assert_eq!(fall_back(&Found::simulated(0), &apart(0, &[1])), None);
     assert_eq!(fall_back(&one, &StrategyRequest { data: None, ..apart(0, &[1]) }), None);

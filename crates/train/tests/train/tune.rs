@@ -1,4 +1,4 @@
-//! The rules over many machines, the forecast beside a real stage, and how a sweep chooses.
+//! The rules over many machines, the forecast compared with a real stage, and the choice of a sweep.
 
 use crate::small::{CLIPS, Clips, dvae_settings, gpt_settings, plan as small_plan, stage};
 use myxtts_data::tokenizer::{self, TrainOptions};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const GB: u64 = 1_000_000_000;
 
-/// A network of so many bytes, and as many for every row.
+/// A network of the given bytes, plus bytes per row.
 struct Made {
     held: u64,
     row: u64,
@@ -30,7 +30,7 @@ struct Made {
 
 impl Memory for Made {
     fn planned(&self, rows: usize, accumulate: usize) -> Result<u64, TrainError> {
-        // The programs of a step of several batches have inputs of their own.
+        // The programs of a step of several batches have separate inputs.
         Ok(self.held + rows as u64 * self.row + accumulate.min(3) as u64 * 1_000_000)
     }
 
@@ -39,21 +39,21 @@ impl Memory for Made {
     }
 }
 
-/// About what XTTS-v2's GPT takes for clips of 11 s, and about what a small one does.
+/// About the memory of XTTS-v2's GPT for clips of 11 s, and of a small one.
 const LARGE: Made = Made { held: 9 * GB, row: 350_000_000 };
 const SMALL: Made = Made { held: GB, row: 40_000_000 };
 
 fn gpu(total: u64, cores: usize) -> Facts {
-    // A tenth of a gigabyte of somebody else's, and what a driver takes.
+    // A tenth of a gigabyte of other programs, and the driver's own.
     let free = total - total.min(700_000_000);
     Facts { gpu: Some(GpuMemory { total, free }), replicas: 1, cores, ram_free: Some(64 * GB) }
 }
 
-fn processor(cores: usize) -> Facts {
+fn cpu(cores: usize) -> Facts {
     Facts { gpu: None, replicas: 1, cores, ram_free: Some(16 * GB) }
 }
 
-/// A plan in which these are set, and the rest is to be tuned.
+/// A plan with these settings; the others are to be tuned.
 fn plan(set: &[&str]) -> Plan {
     let host = HostResources { cores: 64, memory_bytes: None };
     let command_line = set.iter().map(|said| Flag::Set((*said).to_owned())).collect();
@@ -66,7 +66,7 @@ fn value(chosen: &[Tuned], path: &str) -> Option<usize> {
     chosen.iter().find(|tuned| tuned.path == path).map(|tuned| tuned.value.parse().unwrap())
 }
 
-/// Batch and batches in a step.
+/// Batch size and batches per step.
 fn batch(facts: &Facts, set: &[&str], memory: &Made) -> (usize, usize) {
     let chosen = choose(facts, &plan(set), Some(memory)).unwrap();
     let of = |path, otherwise| value(&chosen, path).unwrap_or(otherwise);
@@ -74,16 +74,16 @@ fn batch(facts: &Facts, set: &[&str], memory: &Made) -> (usize, usize) {
 }
 
 #[test]
-fn machines_get_what_they_hold_and_a_step_stays_as_large() {
-    // (machine, large network, small network): batch and batches in a step.
+fn batches_fit_the_machine_and_steps_keep_their_size() {
+    // (machine, large network, small network): batch size and batches per step.
     for (facts, large, small) in [
         (gpu(141 * GB, 16), (64, 1), (64, 1)),
         (gpu(25 * GB, 16), (32, 2), (64, 1)),
         (gpu(16 * GB, 8), (12, 4), (48, 1)),
         (gpu(12 * GB, 8), (3, 16), (48, 1)),
         (gpu(8 * GB, 8), (1, 32), (32, 1)),
-        (processor(2), (1, 16), (16, 1)),
-        (processor(16), (1, 16), (16, 1)),
+        (cpu(2), (1, 16), (16, 1)),
+        (cpu(16), (1, 16), (16, 1)),
     ] {
         assert_eq!(batch(&facts, &[], &LARGE), large, "{facts:?}");
         assert_eq!(batch(&facts, &[], &SMALL), small, "{facts:?}");
@@ -93,7 +93,7 @@ fn machines_get_what_they_hold_and_a_step_stays_as_large() {
 }
 
 #[test]
-fn what_is_chosen_is_bounded_and_grows_with_memory() {
+fn choices_are_bounded_and_grow_with_memory() {
     for memory in [&SMALL, &LARGE] {
         let mut last = 0;
         for free in (10..24).map(|n| n * GB) {
@@ -105,7 +105,7 @@ fn what_is_chosen_is_bounded_and_grows_with_memory() {
             last = rows;
             let parts = value(&chosen, "training.gradient_accumulation_steps").unwrap_or(1);
             let most = budget(&facts, None).unwrap();
-            assert!(most < free, "nothing is left to chance");
+            assert!(most < free, "there must be a margin");
             let planned = memory.planned(rows, parts).unwrap() + 4 * memory.waiting(rows).unwrap();
             assert!(planned <= most || rows == 1, "{planned} bytes planned of {most}");
             let ready = value(&chosen, "data.prefetch_buffer_size").unwrap() as u64;
@@ -113,10 +113,10 @@ fn what_is_chosen_is_bounded_and_grows_with_memory() {
             assert!(ready == 2 || ready * memory.waiting(rows).unwrap() <= total / 32);
         }
     }
-    // What a step learns from grows with the GPU as well.
+    // The number of clips per step grows with the GPU as well.
     let steps = [8, 12, 24, 80, 141].map(|n| first_rows(&gpu(n * GB, 16)));
     assert_eq!(steps, [32, 48, 64, 64, 64]);
-    // Little RAM: buffers shrink, and there are two all the same.
+    // With little RAM buffers shrink, but to no less than two.
     for ram in [100_000_000, GB, 8 * GB] {
         let facts = Facts { ram_free: Some(ram), ..gpu(141 * GB, 16) };
         let chosen = choose(&facts, &plan(&[]), Some(&SMALL)).unwrap();
@@ -132,40 +132,40 @@ fn what_is_chosen_is_bounded_and_grows_with_memory() {
 }
 
 #[test]
-fn the_thread_that_launches_keeps_its_core_and_a_processor_that_trains_all_but_one() {
+fn the_launching_thread_keeps_its_core_and_cpu_training_all_but_one() {
     for (facts, expected) in [
         (gpu(24 * GB, 1), 1),
         (gpu(24 * GB, 2), 1),
         (gpu(24 * GB, 16), 15),
         (gpu(24 * GB, 128), 18),
-        (processor(2), 1),
-        (processor(16), 2),
+        (cpu(2), 1),
+        (cpu(16), 2),
     ] {
         let chosen = choose(&facts, &plan(&[]), None).unwrap();
         assert_eq!(value(&chosen, "data.num_workers"), Some(expected), "{facts:?}");
-        assert_eq!(value(&chosen, "data.batch_size"), None, "a batch nobody planned is nobody's to choose");
+        assert_eq!(value(&chosen, "data.batch_size"), None, "without a memory plan no batch size is chosen");
     }
-    let chosen = choose(&processor(2), &plan(&[]), Some(&SMALL)).unwrap();
+    let chosen = choose(&cpu(2), &plan(&[]), Some(&SMALL)).unwrap();
     assert_eq!(value(&chosen, "data.prefetch_buffer_size"), Some(4));
     assert_eq!(value(&chosen, "data.buffer_size"), Some(8));
 }
 
 #[test]
-fn what_somebody_set_is_left_alone_and_the_rest_fitted_around_it() {
+fn settings_of_the_user_stay_and_the_rest_is_fitted_around_them() {
     for setting in TUNABLE {
-        for facts in [gpu(12 * GB, 8), processor(2)] {
+        for facts in [gpu(12 * GB, 8), cpu(2)] {
             let chosen = choose(&facts, &plan(&[&format!("{setting}=5")]), Some(&LARGE)).unwrap();
             assert_eq!(value(&chosen, setting), None, "{setting} was set");
-            // Nobody is to undo by accumulation what a person chose as a batch.
+            // Accumulation must not change a batch size that the user set.
             if setting == "data.batch_size" {
                 assert_eq!(value(&chosen, "training.gradient_accumulation_steps"), None);
             }
         }
     }
-    // More are ready than the rules would have: as many have to be under way.
-    let deep = choose(&processor(2), &plan(&["data.prefetch_buffer_size=40"]), Some(&SMALL)).unwrap();
+    // With more batches ready than the rules choose, as many have to be in preparation.
+    let deep = choose(&cpu(2), &plan(&["data.prefetch_buffer_size=40"]), Some(&SMALL)).unwrap();
     assert_eq!(value(&deep, "data.buffer_size"), Some(40));
-    // Steps of five batches are the user's word: the batch alone follows the memory.
+    // Five batches per step are the user's choice: only the batch size follows the memory.
     let facts = gpu(25 * GB, 16);
     assert_eq!(batch(&facts, &["training.gradient_accumulation_steps=5"], &LARGE), (32, 1));
     assert_eq!(batch(&gpu(141 * GB, 16), &["training.memory_limit=12GiB"], &LARGE), (8, 8));
@@ -200,13 +200,13 @@ fn reasons_are_said() {
     assert_eq!(tune::line(&[]), None);
 }
 
-/// The forecast is of the stage as it will be: weights, every program's inputs, the largest one's activations.
+/// The forecast matches the built stage: weights, the inputs of every program, the activations of the largest.
 #[test]
 fn a_forecast_is_what_a_stage_then_holds() {
     let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
     let sides = RecordSplit { train: &records, validation: &[CLIPS as u32 - 1] };
     let source = Clips::default();
-    // As long as the codes that the stage is given.
+    // With the lengths of the codes that the stage gets.
     let lengths = Lengths::new(&source, DvaeSizes::v2());
     for accumulate in [1, 2, 3] {
         let plan = small_plan(StageKind::Gpt, 4);
@@ -226,7 +226,7 @@ fn a_forecast_is_what_a_stage_then_holds() {
         assert_eq!(planned, stage.engine().memory().total() as u64, "{accumulate} batches in a step");
         assert!(forecast.planned(4, accumulate as usize).unwrap() > planned);
     }
-    // Two replicas hold half the rows each.
+    // Two replicas have half of the rows each.
     let recipe = small_plan(StageKind::Gpt, 4).recipe(StageKind::Gpt, false);
     let of = |replicas, rows| {
         let forecast = GptForecast::new(
@@ -251,13 +251,13 @@ fn a_sweep_chooses_the_smallest_that_is_fast_enough() {
     assert_eq!(choose(&[]), None);
     assert_eq!([4, 16, 24, 48, 64, 128].map(|batch| sweep::accumulate(64, batch)), [16, 4, 3, 1, 1, 1]);
     assert_eq!(sweep::workers(&gpu(24 * GB, 16)), [1, 2, 4, 8, 15]);
-    assert_eq!(sweep::workers(&processor(2)), [1, 2]);
-    assert_eq!(sweep::batches(&processor(2), 20), [4, 8, 16]);
+    assert_eq!(sweep::workers(&cpu(2)), [1, 2]);
+    assert_eq!(sweep::batches(&cpu(2), 20), [4, 8, 16]);
     assert_eq!(sweep::batches(&gpu(24 * GB, 16), 1000).last(), Some(&128));
 }
 
-/// Ways that differ by a known share, on a machine that is up to twice as slow from one round to the next, with rows of many
-/// lengths and now and then a segment that something else ran into.
+/// Candidates that differ by a known share, on a machine that is up to twice as slow from one round to the next, with rows
+/// of many lengths and occasional disturbed segments.
 fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
     let mut state = seed;
     let mut chance = || {
@@ -294,7 +294,7 @@ fn a_race_finds_the_fastest_on_a_machine_that_is_never_equally_fast() {
         }
         assert!(rates[1] == rates.iter().copied().fold(0.0, f64::max), "seed {seed}: {rates:?}");
     }
-    // Clips a second, of a machine that is 1.5 times as slow as at its best in the middle.
+    // Clips per second, of a machine that is on average 1.5 times as slow as at its best.
     let rate = raced(&[1.0], 300, 1)[0];
     assert!((1.0 / rate / (2.0 + 0.01 * 140.0) - 1.5).abs() < 0.1, "{rate}");
 }
@@ -322,7 +322,7 @@ fn a_batch_that_takes_all_memory_of_the_machine_was_tried() {
         error.to_string().contains("4096.0 GiB") && error.to_string().contains("data.batch_size = 16 fits"),
         "{error}"
     );
-    // Rows that replicas can share.
+    // Rows that can be split over the replicas.
     assert!(judge(gpt(36, 3), host, need).unwrap_err().to_string().contains("data.batch_size = 18 fits"));
     let error = judge(gpt(64, 1), host, |_| Ok(1 << 40)).unwrap_err();
     assert!(error.to_string().contains("no batch size fits"), "{error}");
@@ -359,25 +359,27 @@ fn batches_of_the_other_stages_took_all_memory_of_the_machine() {
         host_memory(&plan(&set), &request, &corpus, &[ComputeDevice::CPU], host)
     };
     let line = planned(&[], None).unwrap().unwrap();
-    let named = ["DVAE 0.", "GPT 0.", "decoder 0.", "2.0 GiB are free"];
+    let named = ["DVAE ", "GPT ", "decoder ", "2.0 GiB are free"];
     assert!(named.iter().all(|stage| line.contains(stage)), "{line}");
     let line = planned(&["data.decoder_batch_size=4096"], Some(StageKind::Dvae)).unwrap().unwrap();
     assert!(!line.contains("decoder"), "the stage that runs alone: {line}");
-    for setting in ["data.dvae_batch_size", "data.decoder_batch_size"] {
-        // A window of the DVAE is small: here it takes a network that is larger than the tiny one.
+    for (stage, setting) in
+        [(StageKind::Dvae, "data.dvae_batch_size"), (StageKind::Decoder, "data.decoder_batch_size")]
+    {
+        // A window of the DVAE is small: this needs a network larger than the tiny one.
         let set = [&format!("{setting}=4096")[..], "model.preset=small"];
-        let error = planned(&set, None).unwrap_err();
+        let error = planned(&set, Some(stage)).unwrap_err();
         assert_eq!(error.exit(), myxtts_run::exit::Exit::Usage);
         let error = error.to_string();
         assert!(error.contains(&format!("{setting} = 4096 is planned to take")), "{error}");
         let fits = error.split(&format!("{setting} = ")).nth(2).unwrap_or_else(|| panic!("{error}"));
         let fits: usize = fits.split(' ').next().unwrap().parse().unwrap();
         assert!((1..4096).contains(&fits), "{error}");
-        planned(&[&format!("{setting}={fits}"), set[1]], None).unwrap();
+        planned(&[&format!("{setting}={fits}"), set[1]], Some(stage)).unwrap();
     }
 }
 
-/// The forecast of the memory of both stages is what their engines hold.
+/// The memory forecast of both stages matches what their engines allocate.
 #[test]
 fn the_forecast_of_the_other_stages_is_what_they_take() {
     use myxtts_train::stages::dvae;

@@ -1,4 +1,4 @@
-//! A model that takes a larger vocabulary over.
+//! A model that takes over a larger vocabulary.
 
 use crate::tiny;
 use myxtts_data::tokenizer::{ExtendOptions, Tokenizer, TrainOptions, extend, train};
@@ -36,7 +36,7 @@ fn tables_grow_behind_the_rows_they_had() {
     }
     assert_eq!(model.shape("gpt.text_head.bias"), Some(vec![after]));
     assert_eq!(model.gpt_sizes(&larger).unwrap().unwrap().text_vocabulary, after);
-    // Once is enough, and there is no way back.
+    // Doing it once is enough, and it cannot be undone.
     assert!(model.adopt_vocabulary(&larger, 7).unwrap().is_none());
     assert!(model.adopt_vocabulary(&own, 7).is_err());
 
