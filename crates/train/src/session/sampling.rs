@@ -11,6 +11,14 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+/// Seconds below which a sample has no speech.
+const SHORT_SAMPLE: f64 = 0.2;
+
+/// Whether there are samples, and none is long enough to have speech.
+fn all_too_short(seconds: &[f64]) -> bool {
+    !seconds.is_empty() && seconds.iter().all(|&seconds| seconds < SHORT_SAMPLE)
+}
+
 impl Session<'_> {
     /// Speaks with a stage's weights after step `step`. An error is only reported: a run does not end because its model
     /// cannot speak yet.
@@ -59,7 +67,7 @@ impl Session<'_> {
             Ok(heard) => heard,
             Err(error) => return self.progress.say(&format!("no samples: {error}")),
         };
-        let mut understood = Understood::default();
+        let (mut understood, mut lengths) = (Understood::default(), Vec::new());
         for (sentence, sample) in heard {
             let place = Place { label: "model", step: steps, at: steps, file: &sentence.name };
             let line = match sample.and_then(|s| Ok((self.keep(sentence, &s, &place)?, s.seconds))) {
@@ -71,11 +79,17 @@ impl Session<'_> {
                         None => line,
                     };
                     understood.add(heard);
+                    lengths.push(seconds);
                     line
                 }
                 Err(error) => format!("\"{}\" was not spoken: {error}", sentence.text),
             };
             self.progress.say(&line);
+        }
+        if all_too_short(&lengths) {
+            self.progress.say(&format!(
+                "warning: the samples are shorter than {SHORT_SAMPLE} s: the model has not learnt to speak yet, train it longer"
+            ));
         }
         self.log_rates("model", RunPosition { step: steps, before: 0 }, &understood);
     }
@@ -164,4 +178,15 @@ struct Place<'a> {
     /// The step among all steps of the run.
     at: u64,
     file: &'a str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_without_speech_are_recognised() {
+        assert!(all_too_short(&[0.0, 0.19]));
+        assert!(!all_too_short(&[0.0, 0.2]) && !all_too_short(&[]));
+    }
 }

@@ -20,6 +20,9 @@ const UNIT: usize = 64;
 /// Log-mel value of silence, in both front-ends of the GPT.
 const FLOOR: f32 = -11.512_925;
 
+/// Share of the codebook below which a DVAE is reported as not trained enough.
+const LEAST_USED: f64 = 0.05;
+
 /// Computes codes from mels.
 pub struct Encoder {
     engine: Engine,
@@ -144,8 +147,28 @@ pub fn codes_of(
     if !silent.is_empty() {
         progress.say(&format!("left out, because their mels have NaN or Inf: {}", super::named(&silent)));
     }
+    if let Some(line) = collapsed(&codes, encoder.dvae.sizes().codes) {
+        progress.say(&line);
+    }
     durable::write_with(disk, kept, &written(&codes, &key))?;
     Ok(codes)
+}
+
+/// A warning where the DVAE uses few codes of its codebook, or one code most of the time: the GPT then predicts codes well
+/// that carry no speech. A corpus with fewer codes than the codebook has is compared with its own number of codes.
+fn collapsed(codes: &[Vec<i32>], codebook: usize) -> Option<String> {
+    let mut counts: HashMap<i32, usize> = HashMap::new();
+    codes.iter().flatten().for_each(|&code| *counts.entry(code).or_default() += 1);
+    let (used, total) = (counts.len(), counts.values().sum::<usize>());
+    let most = counts.values().copied().max()?;
+    let few = (used as f64) < LEAST_USED * codebook.min(total) as f64;
+    (few || 2 * most > total).then(|| {
+        format!(
+            "warning: the DVAE uses {used} of {codebook} codes, one of them for {:.0} % of the audio, so the GPT's accuracy \
+             means nothing: train the DVAE longer (--dvae-steps)",
+            100.0 * most as f64 / total as f64
+        )
+    })
 }
 
 /// File format: the key, number of records, codes of each record, and the hash of all that.
@@ -190,4 +213,25 @@ fn parsed(bytes: &[u8], key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>>
         rest = &after[length..];
     }
     Some(codes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collapsed_codebook_is_reported() {
+        let all: Vec<i32> = (0..1024).collect();
+        assert_eq!(collapsed(&[all.clone(), all.clone()], 1024), None);
+        assert_eq!(collapsed(&[], 1024), None, "no codes");
+        // A few short clips cannot use a twentieth of a large codebook.
+        assert_eq!(collapsed(&[vec![1, 2, 3, 4], Vec::new()], 1024), None);
+        // Evenly used, but few.
+        let few: Vec<i32> = (0..2000).map(|at| at % 40).collect();
+        let line = collapsed(&[few], 1024).unwrap();
+        assert!(line.starts_with("warning: the DVAE uses 40 of 1024 codes"), "{line}");
+        // Many, but one of them nearly always.
+        let line = collapsed(&[all, vec![7; 2000]], 1024).unwrap();
+        assert!(line.contains("1024 of 1024 codes, one of them for 66 % of the audio"), "{line}");
+    }
 }
