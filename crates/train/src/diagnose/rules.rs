@@ -6,7 +6,7 @@
 
 use super::diagnosis::{Cause, Device, Diagnosis, Finding, Oscillation};
 use super::facts::Facts;
-use super::trace::{GpuSample, Trace};
+use super::trace::{GpuSample, Setup, Trace};
 use crate::statistics::{Spread, mean, median};
 
 /// Share of the step time: with longer waits for batches, the loop is starved.
@@ -190,10 +190,12 @@ impl Facts<'_> {
                 percent(others),
                 line.unwrap_or_default()
             ),
-            recommendation: format!(
-                "end or move the other programs; until then data.num_workers={} leaves a core for the thread that launches steps",
-                ((self.trace.setup.cores as f64 * (1.0 - others)) as usize).max(2) - 1
-            ),
+            recommendation: match ((self.trace.setup.cores as f64 * (1.0 - others)) as usize).max(2) - 1 {
+                fewer if fewer < self.trace.setup.workers => format!(
+                    "end or move the other programs; until then data.num_workers={fewer} leaves a core for the thread that launches steps"
+                ),
+                _ => "end or move the other programs that use the CPU".to_owned(),
+            },
             gain,
         })
     }
@@ -319,8 +321,12 @@ impl Facts<'_> {
         }
         let (cause, what, time) = parts.into_iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
         let evidence = format!(
-            "{} threads need {} for a batch, {} of it for {what}, so one is ready every {}; the step takes {}",
-            setup.workers,
+            "{} {} for a batch, {} of it for {what}, so one is ready every {}; the step takes {}",
+            if setup.workers == 1 {
+                "1 thread needs".to_owned()
+            } else {
+                format!("{} threads need", setup.workers)
+            },
             ms(load),
             percent(time / load),
             ms(load / setup.workers.max(1) as f64),
@@ -373,7 +379,10 @@ impl Facts<'_> {
                     "a step takes {}, {ratio:.2} times as long as alone, with its batch on the device and no loading",
                     ms(self.step)
                 ),
-                recommendation: "check which other programs use the device (`myxtts monitor`); on a CPU, fewer data.num_workers leave it more cores".into(),
+                recommendation: match self.trace.setup {
+                    Setup { on_gpu: false, workers: 2.., .. } => "check which other programs use the CPU (`myxtts monitor`); fewer data.num_workers leave the steps more cores".into(),
+                    _ => "check which other programs use the device (`myxtts monitor`)".into(),
+                },
                 gain: Some(ratio - 1.0),
             });
         }

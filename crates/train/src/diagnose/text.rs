@@ -33,10 +33,10 @@ pub fn spreads(trace: &Trace) -> Vec<(&'static str, Spread)> {
 pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
     let setup = &trace.setup;
     let mut lines = vec![format!(
-        "{} batches of {}, made by {} threads, up to {} ready; {:.2} MB each",
+        "{} batches of {}, made by {}, up to {} ready; {:.2} MB each",
         trace.batches.len(),
         setup.batch_size,
-        setup.workers,
+        threads(setup.workers),
         setup.slots,
         setup.batch_bytes as f64 / 1e6
     )];
@@ -124,9 +124,19 @@ fn gpu(device: &Device) -> String {
     words
 }
 
+/// `1 thread`, `4 threads`
+fn threads(count: usize) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+}
+
 /// Describes a gain.
 pub(super) fn gain(gain: Option<f64>) -> String {
     match gain {
+        // From twice as many on, a percentage is hard to read.
+        Some(gain) if gain >= 1.0 => {
+            let times = 1.0 + gain;
+            format!("up to {times:.*} times as many steps per second", usize::from(times < 4.0))
+        }
         Some(gain) => format!("up to {} more steps per second", percent(gain)),
         None => "unknown".to_owned(),
     }
@@ -152,4 +162,17 @@ pub fn text(trace: &Trace, diagnosis: &Diagnosis) -> String {
         line(&mut out, &format!("   gain:     {}", gain(finding.gain)));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gains_are_described_by_their_size() {
+        assert_eq!(gain(Some(0.125)), "up to 12.5 % more steps per second");
+        assert_eq!(gain(Some(1.5)), "up to 2.5 times as many steps per second");
+        assert_eq!(gain(Some(7.078)), "up to 8 times as many steps per second");
+        assert_eq!((threads(1), threads(4)), ("1 thread".to_owned(), "4 threads".to_owned()));
+    }
 }

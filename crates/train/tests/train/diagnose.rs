@@ -148,6 +148,18 @@ fn a_limited_gpu_is_named_before_its_consequences() {
 }
 
 #[test]
+fn fewer_threads_are_recommended_only_where_there_are_more() {
+    let recommendation = |workers: usize| {
+        let mut busy = trace(Fault::ProcessorHog, 1, BATCHES, 0.1);
+        busy.setup.workers = workers;
+        let findings = diagnose(&busy).findings;
+        findings.into_iter().find(|finding| finding.cause == Cause::CpuContention).unwrap().recommendation
+    };
+    assert!(recommendation(64).contains("data.num_workers="), "{}", recommendation(64));
+    assert!(!recommendation(1).contains("num_workers"), "{}", recommendation(1));
+}
+
+#[test]
 fn an_empty_trace_has_no_nan() {
     let empty = Trace { batches: vec![], alone: vec![], ..trace(Fault::Healthy, 1, 5, 0.0) };
     for trace in [empty, trace(Fault::Healthy, 1, 1, 0.0)] {
