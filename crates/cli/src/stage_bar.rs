@@ -78,13 +78,14 @@ impl StageBar {
 
     fn line(progress: &StepProgress, utilisation: Option<f64>) -> String {
         let direction = match progress.direction {
-            Direction::Falling => "falling",
-            Direction::Rising => "rising",
-            Direction::Flat => "level",
+            Some(Direction::Falling) => " falling",
+            Some(Direction::Rising) => " rising",
+            Some(Direction::Flat) => " steady",
+            None => "",
         };
         let numbers: Vec<String> =
             progress.numbers.iter().map(|(name, x)| format!("{name} {x:.3}")).collect();
-        let mut line = format!("epoch {:.1}, loss {:.4} {direction}", progress.epoch, progress.mean);
+        let mut line = format!("epoch {:.1}, loss {:.4}{direction}", progress.epoch, progress.mean);
         if !numbers.is_empty() {
             line += &format!(" ({})", numbers.join(", "));
         }
@@ -175,7 +176,7 @@ mod tests {
             epoch: 1.5,
             loss: 2.5,
             mean: 2.25,
-            direction: Direction::Falling,
+            direction: Some(Direction::Falling),
             numbers: vec![("text", 0.5)],
             rate: 31.0,
             busy,
@@ -195,6 +196,8 @@ mod tests {
         let alone = "GPU step 100 % of the last seconds";
         assert_eq!(StageBar::line(&progress(Some(1.0)), None), format!("{start}, {alone}, {end}"));
         assert_eq!(StageBar::line(&progress(None), None), format!("{start}, {end}"), "on the CPU");
+        let unknown = StepProgress { direction: None, ..progress(None) };
+        assert!(StageBar::line(&unknown, None).starts_with("epoch 1.5, loss 2.2500 (text 0.500)"));
     }
 
     #[test]

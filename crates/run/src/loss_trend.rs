@@ -78,6 +78,14 @@ impl LossTrend {
         }
     }
 
+    /// Direction for display: `None` while there are too few losses to tell a steady loss from a slow trend.
+    pub fn known_direction(&self) -> Option<Direction> {
+        match self.direction() {
+            Direction::Flat if self.recent.len() < self.window => None,
+            direction => Some(direction),
+        }
+    }
+
     /// Slope and its standard error.
     fn line(&self) -> Option<(f64, f64)> {
         let n = self.recent.len();

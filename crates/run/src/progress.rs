@@ -34,8 +34,8 @@ pub struct StepProgress {
     pub loss: f64,
     /// Mean of the last losses.
     pub mean: f64,
-    /// Direction of the last losses.
-    pub direction: Direction,
+    /// Direction of the last losses; `None` where there are too few of them.
+    pub direction: Option<Direction>,
     /// Other measured numbers by name.
     pub numbers: Vec<(&'static str, f64)>,
     /// Clips per second over the last seconds.

@@ -177,4 +177,15 @@ fn a_trend_is_distinguished_from_noise() {
     (0..30).for_each(|i| line.observe(f64::from(30 - i)));
     assert_eq!((line.slope(), line.direction()), (Some(-1.0), Direction::Falling));
     assert_eq!(line.direction().to_string(), "falling");
+
+    // A loss counts as steady only after a whole window; a clear trend is known earlier.
+    let (mut steady, mut falling) = (LossTrend::new(20), LossTrend::new(20));
+    for i in 0..19 {
+        steady.observe(f64::from(i % 2));
+        falling.observe(f64::from(-i));
+        assert_eq!(steady.known_direction(), None, "{i}");
+    }
+    steady.observe(1.0);
+    assert_eq!(steady.known_direction(), Some(Direction::Flat));
+    assert_eq!(falling.known_direction(), Some(Direction::Falling));
 }

@@ -114,7 +114,7 @@ impl Session<'_> {
             epoch: step as f64 / stage.epoch_steps() as f64,
             loss,
             mean: guards.trend.mean().unwrap_or(loss),
-            direction: guards.trend.direction(),
+            direction: guards.trend.known_direction(),
             numbers,
             rate: pace.rate(),
             busy: pace.busy(),
