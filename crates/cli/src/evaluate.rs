@@ -116,7 +116,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         let mut facts = vec![("model", path.display().to_string()), ("run", folder.name().to_owned())];
         facts.push(("device", machine.device.to_string()));
         facts.extend(common_facts(&options, listener.as_ref()));
-        facts.push(("right sentence nearest", found.sentences.to_string()));
+        facts.push(("nearest to its own recording", found.sentences.to_string()));
         let (figures, columns) = (vec![("spoken", &found.figures)], vec!["recording", "spoken"]);
         let page = Page { title: "Held-out sentences", facts, figures, columns, rows: found.rows() };
         durable::write(&output.join("report.html"), page.html().as_bytes())?;

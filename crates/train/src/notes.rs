@@ -59,9 +59,16 @@ fn gpt_only(run: &PlannedRun<'_>) -> Option<String> {
     let others = [StageKind::Dvae, StageKind::Decoder].into_iter().any(|stage| {
         run.only.is_none_or(|only| only == stage) && run.plan.recipe(stage, run.fine_tune).steps > 0
     });
-    let set = GPT_ONLY.iter().filter(|(path, _)| is_set_by_user(run.plan, path));
-    let set: Vec<String> = set.map(|(path, why)| format!("{path} ({why})")).collect();
-    (others && !set.is_empty()).then(|| format!("these act only in the stage `gpt`: {}", set.join(", ")))
+    let set: Vec<_> = GPT_ONLY.iter().filter(|(path, _)| is_set_by_user(run.plan, path)).collect();
+    match &set[..] {
+        _ if !others => None,
+        [] => None,
+        [(path, why)] => Some(format!("{path} applies to the GPT stage only: {why}")),
+        several => {
+            let each: Vec<String> = several.iter().map(|(path, why)| format!("{path} ({why})")).collect();
+            Some(format!("these apply to the GPT stage only: {}", each.join(", ")))
+        }
+    }
 }
 
 /// Settings that freeze weights, where no model has trained these weights.

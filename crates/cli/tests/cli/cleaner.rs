@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use myxtts_data::tokenizer::Tokenizer;
 use serde_json::Value;
 
-const LITTLE_ENGLISH: &str = "data.cleaner = phonemes: with little English speech";
+const LITTLE_ENGLISH: &str = "data.cleaner = phonemes: chosen because the corpus is small";
 
 fn myxtts(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_myxtts"));

@@ -17,6 +17,11 @@ pub struct Summary<'a> {
     pub limit: usize,
 }
 
+/// `1 speaker`, `2 speakers`
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;
@@ -28,11 +33,11 @@ impl fmt::Display for Summary<'_> {
         writeln!(f)?;
         writeln!(
             f,
-            "{} utterances, {}, {} speaker(s), {} language(s)",
-            report.corpus.utterances,
+            "{}, {}, {}, {}",
+            counted(report.corpus.utterances, "utterance"),
             duration(total),
-            report.speakers.len(),
-            report.languages.len()
+            counted(report.speakers.len(), "speaker"),
+            counted(report.languages.len(), "language")
         )?;
         writeln!(f, "  seconds     min {min:.2}  median {median:.2}  max {max:.2}")?;
         spread(f, "characters", report.text.characters, "")?;

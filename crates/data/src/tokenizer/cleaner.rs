@@ -41,7 +41,7 @@ pub fn choose_cleaner(
     let english = texts.iter().filter(|(language, _)| text::canonical(language) == "en").count();
     let characters = texts.iter().map(|(_, text)| text.chars().count()).sum();
     if default_vocab_size(characters) == CHARACTERS && english > 0 && 2 * english >= texts.len() {
-        return phonemes("with little English speech, the model need not learn spelling");
+        return phonemes("chosen because the corpus is small and English; --cleaner default keeps letters");
     }
     usual(Cleaner::Default)
 }
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(cleaner(&[ENGLISH, PERSIAN]), Cleaner::Phonemes);
         assert_eq!(cleaner(&[ENGLISH, PERSIAN, PERSIAN]), Cleaner::Default);
         let line = choose_cleaner(None, None, &[ENGLISH]).line().unwrap();
-        assert!(line.starts_with("data.cleaner = phonemes: with little English speech"), "{line}");
+        assert!(line.starts_with("data.cleaner = phonemes: chosen because the corpus is small"), "{line}");
         assert_eq!(choose_cleaner(None, None, &[PERSIAN]).line(), None);
     }
 

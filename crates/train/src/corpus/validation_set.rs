@@ -160,11 +160,12 @@ pub fn describe(found: &HeldOut, utterances: &[Utterance], plan: &Plan) -> Vec<S
             more => format!(" and {more} more"),
         };
         let named: Vec<&str> = found.speakers.iter().take(NAMED_SPEAKERS).map(String::as_str).collect();
-        lines.push(format!(
-            "validation   all clips of {} speakers: {}{more}",
+        lines[0] += &format!(
+            ", among them all clips of {} speaker{}: {}{more}",
             found.speakers.len(),
+            if found.speakers.len() == 1 { "" } else { "s" },
             named.join(", ")
-        ));
+        );
     }
     if !found.set_aside.is_empty() {
         lines.push(format!(

@@ -222,12 +222,12 @@ pub const METRICS: [Metric; 15] = {
         metric("voicing_error", "voicing error", Percent, |m| one(m.against.voicing_error)),
         metric("duration_ratio", "duration ratio", Plain, |m| one(m.against.duration_ratio)),
         metric("similarity", "speaker cosine (own encoder)", Plain, |m| one(m.similarity)),
-        metric("seconds", "seconds of sound", Seconds, |m| one(Some(m.seconds))),
+        metric("seconds", "length of speech", Seconds, |m| one(Some(m.seconds))),
         metric("silent", "silent", Percent, |m| yes(m.flaws.silent)),
         metric("quiet", "quiet frames", Percent, |m| one(Some(m.flaws.quiet))),
         metric("longest_pause", "longest pause", Seconds, |m| one(Some(m.flaws.longest_pause))),
-        metric("long_pause", "with a pause over 1.5 s", Percent, |m| yes(m.flaws.long_pause)),
-        metric("looping", "with a loop", Percent, |m| yes(m.flaws.looping.is_some())),
+        metric("long_pause", "speech with a pause over 1.5 s", Percent, |m| yes(m.flaws.long_pause)),
+        metric("looping", "speech that loops", Percent, |m| yes(m.flaws.looping.is_some())),
     ]
 };
 

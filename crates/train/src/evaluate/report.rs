@@ -144,21 +144,25 @@ impl fmt::Display for Accuracy {
 /// The summary, then a line for each sentence.
 impl fmt::Display for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "right sentence nearest   {}", self.sentences)?;
+        writeln!(f, "nearest to its own recording  {}", self.sentences)?;
         if let Some(speakers) = self.speakers {
-            writeln!(f, "right speaker nearest    {speakers}")?;
+            writeln!(f, "nearest to its own speaker    {speakers}")?;
         }
         // The figures have intervals, and include the same means.
         if self.figures != Figures::default() {
             f.write_str(&self.figures.lines())?;
         } else if let Some(distortion) = self.distortion {
-            writeln!(f, "mel-cepstral distortion  {distortion:.2} dB")?;
+            writeln!(f, "mel-cepstral distortion       {distortion:.2} dB")?;
         }
         if let Some(similarity) = self.similarity.filter(|_| self.figures == Figures::default()) {
-            writeln!(f, "speaker similarity       {similarity:.3}")?;
+            writeln!(f, "speaker similarity            {similarity:.3}")?;
         }
         if self.silent > 0 {
-            writeln!(f, "nothing said             {} of {}", self.silent, self.items.len())?;
+            writeln!(f, "nothing spoken                {} of {}", self.silent, self.items.len())?;
+        }
+        if !self.items.is_empty() {
+            let rank = format!("{:>3} of {}", "", self.sentences.candidates).len();
+            writeln!(f, "  {:>rank$}  {:>7}  {:>9}  {:>5}  speaker: text", "rank", "length", "MCD", "voice")?;
         }
         for item in &self.items {
             let number = |value: Option<f32>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
@@ -215,11 +219,13 @@ mod tests {
         assert_eq!((found.distortion, found.similarity, found.silent), (Some(5.0), Some(0.9), 1));
         let text = found.to_string();
         assert!(
-            text.contains("right sentence nearest   50 % (2 of 4, among 20 each; chance 5.0 %)"),
+            text.contains("nearest to its own recording  50 % (2 of 4, among 20 each; chance 5.0 %)"),
             "{text}"
         );
-        assert!(text.contains("mel-cepstral distortion  5.00 dB"), "{text}");
-        assert!(text.contains("nothing said             1 of 4"), "{text}");
+        assert!(text.contains("mel-cepstral distortion       5.00 dB"), "{text}");
+        assert!(text.contains("nothing spoken                1 of 4"), "{text}");
+        assert!(text.contains("\n       rank   length        MCD  voice  speaker: text\n"), "{text}");
+        assert!(text.contains("\n    1 of 20    1.5 s    4.00 dB   0.90  mina: The cat slept."), "{text}");
         assert_eq!(text.matches("(nearest: The dog sat.)").count(), 1, "{text}");
         let stored = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Evaluation>(&stored).unwrap(), found);
