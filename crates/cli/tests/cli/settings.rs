@@ -93,7 +93,7 @@ fn what_has_no_effect_is_said_before_a_run_begins() {
         &["--set", "data.keep_on_device=true", "--lora-rank", "2", "--max-text-tokens", "4000"],
     ));
     for note in
-        ["no effect on a CPU", "data.keep_on_device", "training.lora_rank applies to the GPT stage only"]
+        ["no effect on a CPU", "data.keep_on_device", "apply to the GPT stage only: training.lora_rank"]
     {
         assert!(said.contains(note), "{said}");
     }
