@@ -21,7 +21,7 @@ use crate::settings::Settings;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder or metadata file; the built-in demo corpus if none is given
+    /// Corpus folder or metadata file
     corpus: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
@@ -43,6 +43,11 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut settings = args.settings;
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
     let plan = settings.resolve()?.data;
+    // The built-in demo corpus, which other commands use, would have to be written first.
+    if plan.train_data.is_empty() {
+        let message = "give a corpus folder; `myxtts demo-corpus demo` makes one to try";
+        return Err(UsageError(message.to_owned()).into());
+    }
     let options = CheckOptions {
         min_seconds: plan.min_seconds,
         max_seconds: plan.longest_seconds(),
@@ -56,8 +61,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         None => None,
     };
     let progress: &dyn Progress = if args.quiet { &Silent } else { &Terminal::new() };
-    // The summary names the layout of the corpus; only the demo corpus is announced before.
-    let corpus = read::read(&plan, if !plan.train_data.is_empty() { &Silent } else { progress })?;
+    // The summary names the layout of the corpus.
+    let corpus = read::read(&plan, &Silent)?;
     let report_file =
         args.report.as_deref().map(|file| destination("--report", file, &corpus, &plan)).transpose()?;
     let json_file = match args.json.as_deref() {

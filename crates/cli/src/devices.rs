@@ -23,6 +23,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+const NO_GPU: &str = "no NVIDIA GPU or driver found; training runs on the CPU, nothing else is needed\n";
+
 fn as_text(inventory: &Inventory) -> String {
     let mut rows = vec![("cpu".to_owned(), cpu(&inventory.cpu))];
     rows.extend(inventory.gpus.iter().map(|each| (Device::Cuda(each.index).to_string(), gpu(each))));
@@ -31,8 +33,14 @@ fn as_text(inventory: &Inventory) -> String {
         rows.push((label(library).to_owned(), found(library, status)));
     }
     let chosen = &inventory.default;
-    rows.push(("training".to_owned(), format!("would run on {}: {}", chosen.device, chosen.reason)));
-    rows.iter().map(|(name, text)| format!("{name:<12} {text}\n")).collect()
+    let (first, reason) = match &inventory.no_gpus {
+        // The row of the GPU has the reason.
+        Some(_) => (NO_GPU, String::new()),
+        None => ("", format!(": {}", chosen.reason)),
+    };
+    rows.push(("training".to_owned(), format!("would run on {}{reason}", chosen.device)));
+    let rows: String = rows.iter().map(|(name, text)| format!("{name:<12} {text}\n")).collect();
+    format!("{first}{rows}")
 }
 
 fn label(library: Library) -> &'static str {

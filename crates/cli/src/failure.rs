@@ -46,6 +46,30 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+/// An error of a run, with notes that are printed after it.
+#[derive(Debug)]
+pub struct NotedError {
+    pub error: RunError,
+    pub notes: Vec<String>,
+}
+
+impl std::fmt::Display for NotedError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for NotedError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Notes to print after an error.
+pub fn notes(error: &anyhow::Error) -> &[String] {
+    error.downcast_ref::<NotedError>().map_or(&[], |error| &error.notes)
+}
+
 /// Maximum number of printed characters of an error; longer ones are lists.
 const MAX_CHARACTERS: usize = 2000;
 
@@ -134,6 +158,7 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             SpeakError::Weights(error) => exit_of_cause(error),
             SpeakError::Tokenizer(error) => exit_of_cause(error),
             SpeakError::Audio(error) => exit_of_cause(error),
+            SpeakError::NoReference { .. } => Some(Exit::Io),
             SpeakError::Voice(error) => exit_of_cause(error),
             SpeakError::Engine(_) | SpeakError::Generate(GenerateError::Engine(_)) => None,
             _ => Some(Exit::BadData),
@@ -151,6 +176,7 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(match error {
             VoiceError::Name { .. }
             | VoiceError::Unknown { .. }
+            | VoiceError::NeitherVoiceNorFile { .. }
             | VoiceError::Exists { .. }
             | VoiceError::Mix { .. } => Exit::Usage,
             VoiceError::OtherModel { .. } | VoiceError::Damaged { .. } => Exit::BadData,

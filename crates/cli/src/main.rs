@@ -47,7 +47,7 @@ use clap::{Parser, Subcommand};
 use failure::{UsageError, exit_of};
 use output::errln;
 
-/// Trains, fine-tunes and speaks XTTS voices, and keeps the GPU busy while it does.
+/// Train, fine-tune and run XTTS voice-cloning models
 #[derive(Parser)]
 #[command(name = "myxtts", version, arg_required_else_help = true)]
 struct Cli {
@@ -134,6 +134,9 @@ fn main() -> ExitCode {
             errln!("error: {}", failure::message(&error));
             if let Some(hint) = failure::hint(&error) {
                 errln!("{hint}");
+            }
+            for note in failure::notes(&error) {
+                errln!("{note}");
             }
             exit_of(&error).into()
         }

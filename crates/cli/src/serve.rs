@@ -30,16 +30,22 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const EXAMPLES: &str = "\
 Examples:
-  myxtts serve                                        the newest run's model on http://127.0.0.1:8020
-  curl http://127.0.0.1:8020/v1/audio/speech -H 'Content-Type: application/json' \\
-    -d '{\"model\":\"tts-1\",\"input\":\"Hello there.\",\"voice\":\"default\"}' -o hello.mp3
-  myxtts serve --model mina --model runs/book --memory-limit 20 --unload-after 600
-  myxtts serve --data-root ~/corpora                  lets the web page check and train on these corpora
-  MYXTTS_TOKEN=... myxtts serve --host 0.0.0.0        reachable from other machines: requires a token
+  myxtts serve
+      the newest run's model on http://127.0.0.1:8020
+  curl http://127.0.0.1:8020/v1/audio/speech \\
+    -H 'Content-Type: application/json' -o hello.mp3 \\
+    -d '{\"model\":\"tts-1\",\"input\":\"Hello there.\",\"voice\":\"default\"}'
+  myxtts serve --model mina --model runs/book --memory-limit 20
+  myxtts serve --data-root ~/corpora
+      lets the web page check and train on these corpora
+  MYXTTS_TOKEN=... myxtts serve --host 0.0.0.0
+      reachable from other machines: requires a token
 
-Works with clients of the OpenAI speech API (base URL http://127.0.0.1:8020/v1), of XTTS servers (SillyTavern) and of Wyoming
-(Home Assistant); docs/src/serving.md lists all routes. /health, /ready and /metrics report its state. Ctrl-C or SIGTERM
-finishes the current speech and stops; a second one stops at once.";
+Works with clients of the OpenAI speech API (base URL
+http://127.0.0.1:8020/v1), of XTTS servers (SillyTavern) and of Wyoming (Home
+Assistant); docs/src/serving.md lists all routes. /health, /ready and /metrics
+report its state. Ctrl-C or SIGTERM finishes the current speech and stops; a
+second one stops at once.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -37,16 +37,23 @@ use text::{Text, free_name};
 
 const EXAMPLES: &str = "\
 Examples:
-  myxtts speak \"Hello there.\"                       the newest run's model, its first voice, to speech.wav
-  myxtts speak \"Hello.\" --voice ref.wav -o hi.mp3   clones the voice of a recording
-  myxtts speak \"Hello.\" --voice \"anna(2)+ben(1)\"    a mix of voices saved with `myxtts voice add`
+  myxtts speak \"Hello there.\"
+      the newest run's model, its first voice, to speech.wav
+  myxtts speak \"Hello.\" --voice ref.wav -o hi.mp3
+      clones the voice of a recording
+  myxtts speak \"Hello.\" --voice \"anna(2)+ben(1)\"
+      a mix of voices saved with `myxtts voice add`
   myxtts speak --file book.txt -o book.opus --srt book.srt
-  myxtts speak --file book.txt -o book.opus --resume   continues where it was interrupted
-  echo \"Hello.\" | myxtts speak --play               plays it while it is generated
+  myxtts speak --file book.txt -o book.opus --resume
+      continues where it was interrupted
+  echo \"Hello.\" | myxtts speak --play
+      plays it while it is generated
   myxtts speak \"Hello.\" -o - --format pcm --stream | aplay -f S16_LE -r 24000
 
-Text: blank lines separate paragraphs, [pause:1s] and [pause:300ms] insert silence. Formats: wav, wav24, wav-float, flac, mp3,
-opus, pcm; by the file extension, or --format. The same text, model, voice and seed give the same audio.";
+Text: blank lines separate paragraphs, [pause:1s] and [pause:300ms] insert
+silence. Formats: wav, wav24, wav-float, flac, mp3, opus, pcm; by the file
+extension, or --format. The same text, model, voice and seed give the same
+audio; see --seed about --stream and --play.";
 
 /// A text of at least this many bytes counts as long: it may have many pieces.
 const LONG_TEXT: u64 = 1000;
@@ -78,7 +85,8 @@ pub struct Args {
     /// Language of the text [default: guessed from its letters, among the languages of the model]
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
-    /// Random seed; the same seed gives the same audio
+    /// Random seed; the same seed gives the same audio. With --stream or --play speech that fails a check cannot be taken back, so
+    /// that it may differ from the file written without them
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Speaking rate from 0.5 (slower) to 2 (faster), at the same pitch

@@ -42,6 +42,9 @@ impl Target {
             ))
             .into());
         }
+        if named.components().count() > 1 {
+            return Err(UsageError(format!("there is no run or model folder {}", named.display())).into());
+        }
         let name = named.to_str().ok_or_else(|| UsageError(format!("{} does not exist", named.display())))?;
         Ok(of_run(RunFolder::view(runs, name)?))
     }

@@ -1,9 +1,10 @@
 //! `myxtts train`: from recordings to a voice, stage by stage.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::StageKind;
@@ -16,7 +17,7 @@ use myxtts_train::run_request::RunRequest;
 use myxtts_train::{ComputeDevice, RunError, TrainingRun};
 
 use crate::arguments::{self, device};
-use crate::failure::{UsageError, exit_of};
+use crate::failure::{NotedError, UsageError, exit_of};
 use crate::output::{errln, print};
 use crate::progress::Terminal;
 use crate::ranks::{self, RankArgs};
@@ -36,7 +37,7 @@ pub struct Args {
     /// Name of the run; a number if none is given
     #[arg(long)]
     name: Option<String>,
-    /// Resume a run that was stopped; the result is bit-identical to a run that was not interrupted
+    /// Resume a run that was stopped; on the same device, the result is bit-identical to a run that was not interrupted
     #[arg(long, value_name = "NAME", conflicts_with_all = ["corpus", "stage", "from", "name"])]
     resume: Option<String>,
     /// Device to train on: auto, cpu, cuda or cuda:N. auto follows --multi-gpu, --visible-gpus and --model-gpu
@@ -100,11 +101,21 @@ fn train(args: &Args, ranks: Option<&Arc<Ranks>>, stop: Arc<AtomicBool>) -> anyh
     progress.set_device(run.devices().first().device);
     match run.train(ranks, stop, &progress) {
         Ok(model) => {
+            let next = match ModelFolder::read_manifest(&model) {
+                // Without a decoder, the DVAE speaks.
+                Ok(manifest)
+                    if manifest.files.contains_key(Part::Gpt.file())
+                        && [Part::Decoder, Part::Dvae]
+                            .iter()
+                            .any(|part| manifest.files.contains_key(part.file())) =>
+                {
+                    format!("next         myxtts speak \"Hello there.\" --model {}\n", speakable(&run))
+                }
+                _ => String::new(),
+            };
             let model = model.display();
             // The model is on disk: a report that cannot be printed is no failure of the run.
-            if let Err(error) = print(&format!(
-                "model        {model}\nnext:        myxtts speak \"...\" --voice REFERENCE.wav --model {model} -o out.wav\n"
-            )) {
+            if let Err(error) = print(&format!("model        {model}\n{next}")) {
                 errln!("note: the model is in {model}: {error:#}");
             }
             Ok(Exit::Done)
@@ -113,7 +124,15 @@ fn train(args: &Args, ranks: Option<&Arc<Ranks>>, stop: Arc<AtomicBool>) -> anyh
             errln!("{stopped}");
             Ok(Exit::Stopped)
         }
-        Err(error) => Err(report_failure(run, error)),
+        Err(error) => Err(report_failure(run, error, args.name.is_some())),
+    }
+}
+
+/// What `speak --model` is given for a run: its name if it is in the default folder, else its path.
+fn speakable(run: &TrainingRun) -> String {
+    match run.path().parent() == Some(Path::new("runs")) {
+        true => run.name().to_owned(),
+        false => run.path().display().to_string(),
     }
 }
 
@@ -160,24 +179,30 @@ impl Args {
 }
 
 /// Removes a run that failed before its first stage; otherwise says how to resume it, where that can help.
-fn report_failure(run: TrainingRun, error: RunError) -> anyhow::Error {
+fn report_failure(run: TrainingRun, error: RunError, is_named: bool) -> anyhow::Error {
     let (name, path) = (run.name().to_owned(), run.path().to_owned());
+    let mut notes = Vec::new();
     match run.discard_if_unstarted() {
-        Ok(true) => {
-            errln!("no stage was started: {} is removed, and the name {name} is free", path.display())
-        }
-        Ok(false) => {}
-        Err(error) => {
-            errln!("note: no stage was started, but {} could not be removed: {error}", path.display())
-        }
+        Ok(true) if is_named => notes.push(format!(
+            "no stage was started: {} is removed, and the name {name} is free",
+            path.display()
+        )),
+        Ok(_) => {}
+        Err(error) => notes.push(format!(
+            "note: no stage was started, but {} could not be removed: {error}",
+            path.display()
+        )),
     }
-    let error = anyhow::Error::new(error);
+    let error = anyhow::Error::new(NotedError { error, notes: Vec::new() });
     if matches!(exit_of(&error), Exit::Io | Exit::Retry) && RunFolder::is_run(&path) {
-        errln!(
+        notes.push(format!(
             "the run {name} is kept: once the cause is removed, `myxtts train --resume {name}` continues it"
-        );
+        ));
     }
-    error
+    match error.downcast::<NotedError>() {
+        Ok(error) => NotedError { notes, ..error }.into(),
+        Err(error) => error,
+    }
 }
 
 /// `--stage tokenizer`: trains and saves the vocabulary alone.

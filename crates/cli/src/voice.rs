@@ -54,7 +54,7 @@ struct Model {
 struct AddArgs {
     /// Name of the voice
     name: String,
-    /// Recordings of one speaker, at least six seconds in total; or the .safetensors file of an exported voice
+    /// Recordings of one speaker, six seconds or more recommended; or the .safetensors file of an exported voice
     #[arg(required = true, value_name = "FILE")]
     references: Vec<PathBuf>,
     #[command(flatten)]
@@ -373,7 +373,8 @@ fn as_text(one: &VoiceSummary) -> String {
         text += &row("reference", &line);
     }
     if let Some(least) = one.report.as_ref().and_then(|report| report.least_similarity) {
-        text += &row("similarity", &format!("{least:.2} between the two least similar parts"));
+        let meaning = "similarity of the two most different parts; 1 is identical";
+        text += &row("consistency", &format!("{least:.2} ({meaning})"));
     }
     for advice in one.report.iter().flat_map(|report| &report.advice) {
         text += &row("note", &advice.text);

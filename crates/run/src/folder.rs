@@ -67,7 +67,17 @@ pub enum FolderError {
         /// Name of an unrelated file in it.
         found: String,
     },
-    /// There is no run of that name.
+    /// There is no folder of that name.
+    #[error("there is no run {name} in {}{}", runs.display(), existing(names))]
+    Missing {
+        /// The name.
+        name: String,
+        /// Folder of all runs.
+        runs: PathBuf,
+        /// Existing runs.
+        names: Vec<String>,
+    },
+    /// The folder is not a run.
     #[error("{} is not a run: it has no plan.json{}", path.display(), existing(names))]
     NotARun {
         /// The folder.
@@ -119,6 +129,7 @@ impl FolderError {
             FolderError::Plan { .. } => Exit::BadData,
             FolderError::Exists { .. }
             | FolderError::Foreign { .. }
+            | FolderError::Missing { .. }
             | FolderError::NotARun { .. }
             | FolderError::Name { .. } => Exit::Usage,
         }
@@ -254,7 +265,11 @@ impl RunFolder {
     pub fn view(runs: &Path, name: &str) -> Result<Self, FolderError> {
         let path = runs.join(check_name(name)?);
         if !path.join(PLAN).is_file() {
-            return Err(FolderError::NotARun { path, names: Self::list(runs)? });
+            let names = Self::list(runs)?;
+            return Err(match path.exists() {
+                true => FolderError::NotARun { path, names },
+                false => FolderError::Missing { name: name.to_owned(), runs: runs.to_owned(), names },
+            });
         }
         let (name, disk) = (name.to_owned(), fault::disk_from_env());
         Ok(RunFolder { path, name, disk, lock: None, is_new: false })

@@ -36,6 +36,16 @@ pub enum OutputPathError {
         /// The missing folder.
         folder: PathBuf,
     },
+    /// The path goes through a file as if it were a folder.
+    #[error("{argument} {}: {} is a file, not a folder; choose another path", path.display(), file.display())]
+    ParentIsFile {
+        /// The flag that names the path.
+        argument: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The file.
+        file: PathBuf,
+    },
     /// The path is a folder.
     #[error("{argument} {} is a folder: give a file name", path.display())]
     IsFolder {
@@ -66,6 +76,9 @@ impl OutputPath {
                 return Ok(OutputPath { path, file: None });
             }
             let folder = durable::parent(&path);
+            if let Some(file) = folder.ancestors().find(|above| above.is_file()) {
+                return Err(OutputPathError::ParentIsFile { argument, file: file.to_owned(), path });
+            }
             if !folder.is_dir() {
                 return Err(OutputPathError::NoFolder { argument, folder: folder.to_owned(), path });
             }

@@ -56,6 +56,12 @@ pub enum SpeakError {
         /// The file.
         path: PathBuf,
     },
+    /// A reference file does not exist.
+    #[error("there is no recording {}", path.display())]
+    NoReference {
+        /// The path.
+        path: PathBuf,
+    },
     /// A reference file is too short.
     #[error(
         "{}: it is {seconds:.2} s long; at least {shortest} s are needed, and 6 s or more make a good voice", path.display()

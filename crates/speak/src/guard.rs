@@ -40,7 +40,7 @@ pub enum Flaw {
         /// Seconds of the fastest plausible speech.
         least: f64,
     },
-    /// It repeated itself and was stopped.
+    /// The speech looped and was cut off.
     Loop,
     /// It did not end within the longest plausible duration and was stopped.
     NoEnd,
@@ -61,7 +61,7 @@ impl fmt::Display for Flaw {
                     "it stopped after {seconds:.1} s; a text of this length takes at least {least:.1} s"
                 )
             }
-            Flaw::Loop => f.write_str("it repeated itself and was stopped"),
+            Flaw::Loop => f.write_str("the speech looped and was cut off"),
             Flaw::NoEnd => f.write_str("it did not end by itself and was stopped"),
             Flaw::LongSilence { seconds } => write!(f, "it is silent for {seconds:.1} s"),
         }

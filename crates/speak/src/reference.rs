@@ -2,7 +2,7 @@
 
 use crate::error::SpeakError;
 use crate::voice::cosine;
-use myxtts_data::audio::{self, Clip};
+use myxtts_data::audio::{self, AudioError, Clip};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,10 @@ impl Reference {
         if path.is_dir() {
             return Err(SpeakError::ReferenceIsFolder { path: path.to_owned() });
         }
-        let decoded = audio::decode(path)?;
+        let decoded = audio::decode(path).map_err(|error| match error {
+            AudioError::Missing { path } => SpeakError::NoReference { path },
+            error => SpeakError::Audio(error),
+        })?;
         let clip = decoded.clip;
         if clip.samples.len() * 100 < MIN_HUNDREDTHS * clip.sample_rate as usize {
             return Err(SpeakError::ShortReference {

@@ -85,6 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(file) = &args.png {
         durable::write(file, &report.picture(&slab)?)
             .with_context(|| format!("writing the picture to {}", file.display()))?;
+        errln!("wrote {}", file.display());
     }
     if args.json {
         print_json(&report)?;
@@ -359,7 +360,7 @@ impl Report {
     fn write_rows(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
-            "shape: {} rows x {} frames, {} tokens; {:.1} MB, {:.1} % of all arrays is padding",
+            "shape: {} rows x {} frames, {} tokens; {:.1} MB, {:.1} % padding",
             self.rows.len(),
             self.frames,
             self.tokens,
@@ -372,7 +373,7 @@ impl Report {
         let speaker = widest(|row| row.speaker.chars().count()).max(7);
         writeln!(
             out,
-            "{:>3}  {:id$}  {:speaker$}  {:>5}  {:>6}  {:>6}  {:>7}  companion",
+            "{:>3}  {:id$}  {:speaker$}  {:>5}  {:>6}  {:>6}  {:>7}  conditioned on",
             "row", "utterance", "speaker", "lang", "frames", "tokens", "padding"
         )?;
         for (i, row) in self.rows.iter().enumerate() {

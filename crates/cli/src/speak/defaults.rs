@@ -44,12 +44,16 @@ pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
     match as_run {
         Some(run) => Ok(Found { model: run.path().join(MODEL_FOLDER), run: Some(run) }),
         None if named.exists() => Ok(Found { model: named.to_owned(), run: None }),
-        None => Err(UsageError(format!(
-            "there is no model folder {}: name one with --model; `myxtts import` converts a release to one",
-            named.display()
-        ))
-        .into()),
+        None => Err(UsageError(no_model(named, runs)?).into()),
     }
+}
+
+fn no_model(named: &Path, runs: &Path) -> anyhow::Result<String> {
+    let existing = match &RunFolder::list(runs)?[..] {
+        [] => format!("there are no runs in {}", runs.display()),
+        names => format!("runs in {}: {}", runs.display(), names.join(", ")),
+    };
+    Ok(format!("no run or model folder named {}; {existing}", named.display()))
 }
 
 fn default_model(runs: &Path) -> anyhow::Result<Found> {
@@ -80,7 +84,7 @@ fn default_model(runs: &Path) -> anyhow::Result<Found> {
         }
     }
     Err(UsageError(format!(
-        "there is no model in ./{MODEL_FOLDER}, in the runs of {}, or in {MODELS_FOLDER}/. `myxtts train` trains one, \
+        "no model found in ./{MODEL_FOLDER}, {}/*/{MODEL_FOLDER} or {MODELS_FOLDER}/: `myxtts train` trains one, \
          `myxtts import` converts a release, --model names one in another folder",
         runs.display()
     ))

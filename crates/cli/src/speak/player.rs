@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use anyhow::Context;
 use myxtts_speak::audio_file::{AudioFileError, AudioWriter, Depth, Format, Stream};
@@ -63,8 +63,12 @@ impl Player {
             };
             let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
             let input = child.stdin.take().with_context(|| format!("{name} has no standard input"))?;
-            let writer = AudioWriter::begin(Stream(input), format, rate)?;
-            return Ok(Player { input: Input::Piped(Some(writer), child), rate, name });
+            let writer = match AudioWriter::begin(Stream(input), format, rate) {
+                // The player has ended already; `finish` reports its status.
+                Err(error) if is_closed(&error) => None,
+                begun => Some(begun?),
+            };
+            return Ok(Player { input: Input::Piped(writer, child), rate, name });
         }
         Player::check_installed()?;
         let path = std::env::temp_dir().join(format!("myxtts-{}.wav", std::process::id()));
@@ -77,7 +81,7 @@ impl Player {
             Input::Collected(_, all) => all.extend_from_slice(samples),
             Input::Piped(None, _) => return Ok(false),
             Input::Piped(Some(writer), _) => match writer.write(samples) {
-                Err(AudioFileError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                Err(error) if is_closed(&error) => {
                     self.close();
                     return Ok(false);
                 }
@@ -93,16 +97,20 @@ impl Player {
         }
     }
 
-    /// Waits until everything was played.
+    /// Waits until everything was played. Fails if the player did.
     pub fn finish(self) -> anyhow::Result<()> {
         match self.input {
             Input::Piped(writer, mut child) => {
                 if let Some(writer) = writer {
                     // Closes the input of the player, which ends the audio.
-                    let mut end = writer.finish()?.0;
-                    let _ = end.flush();
+                    match writer.finish() {
+                        Ok(mut end) => drop(end.0.flush()),
+                        Err(error) if is_closed(&error) => {}
+                        Err(error) => return Err(error.into()),
+                    }
                 }
-                child.wait().with_context(|| format!("waiting for {}", self.name))?;
+                let status = child.wait().with_context(|| format!("waiting for {}", self.name))?;
+                check_status(self.name, status)
             }
             Input::Collected(path, samples) => {
                 let written =
@@ -110,12 +118,27 @@ impl Player {
                 written.with_context(|| format!("cannot write {}", path.display()))?;
                 let played = Command::new(self.name).arg(&path).status();
                 let removed = std::fs::remove_file(&path);
-                played.with_context(|| format!("cannot start {}", self.name))?;
+                let status = played.with_context(|| format!("cannot start {}", self.name))?;
                 removed.with_context(|| format!("cannot remove {}", path.display()))?;
+                check_status(self.name, status)
             }
         }
-        Ok(())
     }
+}
+
+/// Whether the player has closed its input.
+fn is_closed(error: &AudioFileError) -> bool {
+    matches!(error, AudioFileError::Io(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Returns an error if the player failed, for example because there is no audio device.
+fn check_status(name: &str, status: ExitStatus) -> anyhow::Result<()> {
+    if status.success() {
+        return Ok(());
+    }
+    let message =
+        format!("the player {name} failed ({status}): write the audio to a file with -o FILE instead");
+    Err(std::io::Error::other(message).into())
 }
 
 /// Path of a program on the PATH.

@@ -80,7 +80,9 @@ impl Report {
                 format!("{} characters that the vocabulary lacks:{list}", self.unknown.len()),
             );
         }
-        text += &row("codes", format!("{} from {} tokens", self.codes, self.tokens));
+        let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let (codes, tokens) = (count(self.codes, "audio code"), count(self.tokens, "text token"));
+        text += &row("length", format!("{codes} for {tokens}"));
         if let Some(flaw) = self.flaw.filter(|_| pieces <= 1) {
             text += &row("note", flaw.to_string());
         }

@@ -19,6 +19,8 @@ pub struct Text {
 /// Number of bytes used for guessing the language.
 const GUESS_BYTES: usize = 4096;
 
+const NO_TEXT: &str = "no text given: pass TEXT, --file, or text on standard input";
+
 impl Text {
     /// Opens the argument, the file or standard input, whichever is given.
     pub fn find(argument: Option<String>, file: Option<&Path>) -> anyhow::Result<Text> {
@@ -44,17 +46,18 @@ impl Text {
                 Text::with_beginning(Box::new(file), found.is_file().then_some(found.len()))
             }
             (None, None) if !std::io::stdin().is_terminal() => Text::stdin(),
-            (None, None) => Err(UsageError(
-                "no text: give it after `speak`, name a file with --file, or pipe it to standard input"
-                    .to_owned(),
-            )
-            .into()),
+            (None, None) => Err(UsageError(NO_TEXT.to_owned()).into()),
             (Some(_), Some(_)) => Err(UsageError("give a text or --file, not both".to_owned()).into()),
         }
     }
 
     fn stdin() -> anyhow::Result<Text> {
-        Text::with_beginning(Box::new(std::io::stdin()), None)
+        let text = Text::with_beginning(Box::new(std::io::stdin()), None)?;
+        // A read of nothing is the end.
+        if text.beginning.is_empty() {
+            return Err(UsageError(NO_TEXT.to_owned()).into());
+        }
+        Ok(text)
     }
 
     /// Reads the beginning of a text, which `reader` then yields again.

@@ -100,6 +100,12 @@ fn wrong_usage_ends_with_2() {
         .assert()
         .code(2)
         .stderr(predicate::str::contains("does not exist"));
+    // A check writes nothing, not even a demo corpus.
+    let empty = tempfile::tempdir().unwrap();
+    let mut nothing = Command::cargo_bin("myxtts").unwrap();
+    nothing.current_dir(empty.path()).arg("check").assert().code(2);
+    nothing.assert().stderr(predicate::str::contains("give a corpus folder; `myxtts demo-corpus demo`"));
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
 }
 
 #[test]

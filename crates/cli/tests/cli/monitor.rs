@@ -162,7 +162,7 @@ fn what_cannot_be_is_said() {
         (&["--interval", "0"][..], "expected seconds, from 0.05"),
         (&["--duration", "NaN"], "expected seconds, from 0.05"),
         (&["--log-file", "log.txt"], "must end in .csv or .jsonl"),
-        (&["nobody"], "is not a run"),
+        (&["nobody"], "there is no run nobody in runs"),
         (&["runs/nobody"], "is not a run"),
     ] {
         monitor(folder, arguments).assert().code(2).stderr(contains(words));

@@ -69,9 +69,23 @@ fn mistakes_have_their_messages_and_exit_codes() {
         myxtts(at.path(), &common).args(arguments).assert().code(code).stderr(contains(message));
         assert!(!at.path().join("out.wav").exists());
     };
-    fails(&["Hello", "--voice", "ref.wav", "--model", "none"], 2, "no model folder none");
+    fails(
+        &["Hello", "--voice", "ref.wav", "--model", "none"],
+        2,
+        "no run or model folder named none; there are no runs in runs",
+    );
     fails(&["Hello", "--voice", "ref.wav", "--model", "."], 65, "not a model folder");
-    fails(&["Hello", "--voice", "none.wav"], 74, "none.wav");
+    fails(&["Hello", "--voice", "none.wav"], 74, "there is no recording none.wav\n");
+    fails(
+        &["Hello", "--voice", "nobody"],
+        2,
+        "\"nobody\" is neither a voice of this model (it has none) nor a file",
+    );
+    let piped = ["speak", "-o", "out.wav", "--device", "cpu", "--voice", "ref.wav"];
+    let silent = myxtts(at.path(), &piped).write_stdin("").assert().code(2);
+    silent.stderr(contains("no text given: pass TEXT, --file, or text on standard input"));
+    let inside = ["speak", "Hello", "--device", "cpu", "--voice", "ref.wav", "-o", "text.wav/out.wav"];
+    myxtts(at.path(), &inside).assert().code(2).stderr(contains("text.wav is a file, not a folder"));
     fails(&["Hello", "--voice", "text.wav"], 65, "text.wav");
     fails(&["Hello", "--voice", "silent.wav"], 65, "silent");
     fails(&["...", "--voice", "ref.wav"], 65, "nothing to say");
@@ -278,7 +292,10 @@ fn defaults_find_a_model_a_voice_a_language_and_a_name() {
     std::fs::rename(at.path().join("model"), at.path().join("models/bundled")).unwrap();
     assert_eq!(report(&bare)["model"], "models/bundled");
     std::fs::rename(at.path().join("models"), at.path().join("elsewhere")).unwrap();
-    myxtts(at.path(), &bare).assert().code(2).stderr(contains("there is no model").and(contains("--model")));
+    myxtts(at.path(), &bare)
+        .assert()
+        .code(2)
+        .stderr(contains("no model found in ./model, runs/*/model or models/").and(contains("--model")));
 }
 
 #[cfg(unix)]
@@ -307,6 +324,16 @@ fn sound_is_played_by_whatever_player_there_is() {
     myxtts(at.path(), &play).args(["-o", "kept.wav"]).env("PATH", path).assert().success();
     let heard = decode(&at.path().join("heard.wav")).unwrap().clip.samples;
     assert!(heard == decode(&at.path().join("kept.wav")).unwrap().clip.samples);
+    // A player that fails is an error, whether it has read the audio or not.
+    let name = if Path::new("/usr/bin/ffplay").exists() { "ffplay" } else { "aplay" };
+    for script in ["#!/bin/sh\ncat > /dev/null\nexit 3\n", "#!/bin/sh\nexit 3\n"] {
+        std::fs::write(player.join(name), script).unwrap();
+        myxtts(at.path(), &play)
+            .env("PATH", format!("{}:/usr/bin:/bin", player.display()))
+            .assert()
+            .code(74)
+            .stderr(contains(format!("the player {name} failed")).and(contains("3")).and(contains("-o")));
+    }
 }
 
 #[cfg(unix)]

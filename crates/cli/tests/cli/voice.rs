@@ -65,15 +65,15 @@ fn a_voice_is_heard_once_listed_shown_spoken_mixed_exported_and_removed() {
     let fails = |arguments: &[&str], code: i32, message: &str| {
         myxtts(at, &["voice"]).args(arguments).assert().code(code).stderr(contains(message));
     };
-    fails(&["show", "clara"], 2, "anna");
-    fails(&["remove", "clara"], 2, "no voice");
+    fails(&["show", "clara"], 2, "no voice named \"clara\"; the model has: anna, ben");
+    fails(&["remove", "clara"], 2, "no voice named \"clara\"; the model has: anna, ben");
     fails(&["add", "anna", "a.wav"], 2, "--force");
     fails(&["add", "a+b", "a.wav"], 2, "no name for a voice");
     fails(&["add", "new", "none.wav"], 74, "none.wav");
     fails(&["add", "new", "model"], 65, "it is a folder");
     fails(&["add", "new"], 2, "FILE");
     fails(&["export", "anna", "-o", "anna.txt"], 2, ".json");
-    fails(&["list", "--model", "none"], 2, "no model folder none");
+    fails(&["list", "--model", "none"], 2, "no run or model folder named none");
 
     // A fine-tuned model is another model.
     tiny::write(&at.join("other"), &[Part::Dvae]);

@@ -64,7 +64,7 @@ fn unknown(path: &str, keys: impl Iterator<Item = &'static Key>, name: &str) -> 
 }
 
 /// The candidate most similar to `written`; `None` where none is similar.
-pub(super) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // The tolerance grows with the length; names of up to four letters tolerate one edit.
     let written = written.to_lowercase();
     let length = written.chars().count();

@@ -27,6 +27,7 @@ pub use error::{ConfigError, Mistake, Problem};
 pub use host::HostResources;
 pub use key::{Key, Section, ValueKind};
 pub use keys::KEYS;
+pub use lookup::nearest;
 pub use removed_keys::{REMOVED_KEYS, RemovedKey};
 pub use scope::{CHANGEABLE_ON_RESUME, GPT_ONLY, GPU_ONLY};
 pub use sources::{Assignment, Flag, MergedSettings, Origin, Sources};

@@ -117,7 +117,7 @@ impl DiskFile for File {
 
 /// A disk operation failed; `source` is the cause.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}{}", path.display(), advice(source))]
+#[error("cannot {action} {}{}", path.display(), advice(action, source))]
 pub struct DurableError {
     /// The failed action, as a verb: "write", "rename".
     pub action: &'static str,
@@ -137,13 +137,15 @@ impl DurableError {
 }
 
 /// Advice for the user.
-fn advice(error: &io::Error) -> &'static str {
+fn advice(action: &str, error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             " (no space left: free some there; finished work is kept)"
         }
         ErrorKind::PermissionDenied => " (get write permission there, or choose another folder)",
         ErrorKind::ReadOnlyFilesystem => " (it is mounted read-only: choose another folder)",
+        // The first action on a file: nothing was written that could be kept.
+        _ if ["create", "create the folder", "open"].contains(&action) => "",
         _ => " (finished work is kept)",
     }
 }
@@ -251,6 +253,14 @@ mod tests {
         for name in ["index.bin", "notes.tmp", "a.12-.tmp", "a.-3.tmp", "a.1-2", ".tmp", "a.1-2.tmp.bak"] {
             assert!(!is_unfinished(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_created_is_named_without_its_temporary_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing/speech.wav");
+        let error = write(&path, b"x").unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot create {}", path.display()));
     }
 
     #[test]

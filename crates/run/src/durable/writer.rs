@@ -16,6 +16,8 @@ pub struct Writer<'d> {
     file: Box<dyn DiskFile>,
     buffer: Vec<u8>,
     temp: Temp<'d>,
+    /// Final path, which errors name.
+    target: PathBuf,
 }
 
 /// A file whose content is on the device but which does not have its final name yet.
@@ -58,11 +60,11 @@ impl<'d> Writer<'d> {
             match disk.create(&temp) {
                 Ok(file) => {
                     let temp = Temp { disk, path: temp, published: false };
-                    return Ok(Writer { file, buffer: Vec::new(), temp });
+                    return Ok(Writer { file, buffer: Vec::new(), temp, target: path.to_owned() });
                 }
                 // Numbers only increase, so this loop ends.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(DurableError::at("create", &temp)(error)),
+                Err(error) => return Err(DurableError::at("create", path)(error)),
             }
         }
     }
@@ -83,7 +85,7 @@ impl<'d> Writer<'d> {
     /// Only [`Self::finish`] may follow.
     pub fn replace_start(&mut self, bytes: &[u8]) -> Result<(), DurableError> {
         self.flush()?;
-        self.file.seek(0).map_err(DurableError::at("seek in", &self.temp.path))?;
+        self.file.seek(0).map_err(DurableError::at("seek in", &self.target))?;
         self.write_through(bytes)
     }
 
@@ -91,7 +93,7 @@ impl<'d> Writer<'d> {
     pub fn finish(mut self) -> Result<FinishedFile<'d>, DurableError> {
         self.flush()?;
         // A failed sync is final: the kernel may have dropped the pages, so a second attempt proves nothing.
-        self.file.sync().map_err(DurableError::at("sync", &self.temp.path))?;
+        self.file.sync().map_err(DurableError::at("sync", &self.target))?;
         Ok(FinishedFile { temp: self.temp })
     }
 
@@ -114,7 +116,7 @@ impl<'d> Writer<'d> {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => error,
             };
-            return Err(DurableError::at("write", &self.temp.path)(failed));
+            return Err(DurableError::at("write", &self.target)(failed));
         }
         Ok(())
     }

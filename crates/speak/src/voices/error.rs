@@ -1,5 +1,6 @@
 //! Errors of stored voices and mixes.
 
+use myxtts_run::config::nearest;
 use myxtts_run::durable::DurableError;
 use std::path::PathBuf;
 
@@ -17,9 +18,21 @@ pub enum VoiceError {
         longest: usize,
     },
     /// Unknown voice.
-    #[error("there is no voice and no recording {name:?}; {}", known(.names))]
+    #[error("no voice named {name:?}; {}", known(.names))]
     Unknown {
         /// The requested name.
+        name: String,
+        /// Names of existing voices.
+        names: Vec<String>,
+    },
+    /// A value of `--voice` is neither a voice nor a file.
+    #[error(
+        "{name:?} is neither a voice of this model ({}) nor a file{}",
+        listed(.names),
+        did_you_mean(.name, .names)
+    )]
+    NeitherVoiceNorFile {
+        /// The given value.
         name: String,
         /// Names of existing voices.
         names: Vec<String>,
@@ -85,13 +98,23 @@ impl VoiceError {
 const NAMED: usize = 12;
 
 fn known(names: &[String]) -> String {
-    match names.len() {
-        0 => "this model has no voices yet: `myxtts voice add NAME recording.wav` adds one".to_owned(),
-        count if count <= NAMED => format!("there are {}", names.join(", ")),
-        count => format!(
-            "there are {} and {} more (`myxtts voice list`)",
-            names[..NAMED].join(", "),
-            count - NAMED
-        ),
+    match names {
+        [] => "the model has no voices yet: `myxtts voice add NAME recording.wav` adds one".to_owned(),
+        names => format!("the model has: {}", listed(names)),
     }
+}
+
+fn listed(names: &[String]) -> String {
+    match names.len() {
+        0 => "it has none".to_owned(),
+        count if count <= NAMED => names.join(", "),
+        count => {
+            format!("{} and {} more, see `myxtts voice list`", names[..NAMED].join(", "), count - NAMED)
+        }
+    }
+}
+
+fn did_you_mean(name: &str, names: &[String]) -> String {
+    let nearest = nearest(name, names.iter().map(String::as_str));
+    nearest.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }

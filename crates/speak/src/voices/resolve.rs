@@ -109,10 +109,10 @@ fn encode(synthesizer: &mut Synthesizer, paths: &[PathBuf]) -> Result<ResolvedVo
 /// The error for a missing voice. Names that look like files are reported as missing files.
 fn missing(folder: &ModelFolder, named: &Path) -> Result<SpeakError, SpeakError> {
     if named.extension().is_some() || named.components().count() != 1 {
-        return Ok(SpeakError::Audio(myxtts_data::audio::AudioError::Missing { path: named.to_owned() }));
+        return Ok(SpeakError::NoReference { path: named.to_owned() });
     }
-    let name = named.to_string_lossy();
-    Ok(VoiceError::unknown(&name, all_names(folder)?).into())
+    let name = named.to_string_lossy().into_owned();
+    Ok(VoiceError::NeitherVoiceNorFile { name, names: all_names(folder)? }.into())
 }
 
 /// Parses a mix into terms and weights; `None` if the text is not a mix.

@@ -104,8 +104,12 @@ fn stored_voices_equal_encoded_ones_and_mixes_are_weighted_means() {
         Err(VoiceError::Unknown { .. })
     ));
     let error = rig.resolve("ben").unwrap_err();
-    assert!(matches!(error, SpeakError::Voice(VoiceError::Unknown { .. })), "{error}");
+    assert!(matches!(error, SpeakError::Voice(VoiceError::NeitherVoiceNorFile { .. })), "{error}");
     assert!(error.to_string().contains("anna"), "{error}");
+    let error = rig.resolve("ana").unwrap_err();
+    assert!(error.to_string().ends_with("; did you mean anna?"), "{error}");
+    let error = rig.resolve("none.wav").unwrap_err();
+    assert_eq!(error.to_string(), "there is no recording none.wav");
     let error = rig.resolve("anna(2)+nobody").unwrap_err();
     assert!(error.to_string().contains("nobody"), "{error}");
 }

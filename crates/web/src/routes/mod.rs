@@ -22,8 +22,8 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_LENGTH,
-    CONTENT_TYPE, VARY,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW,
+    CONTENT_LENGTH, CONTENT_TYPE, VARY,
 };
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
@@ -95,11 +95,12 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/tts_to_audio/", post(xtts::to_audio))
         .merge(page::routes())
         .merge(studio::routes())
-        .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "unknown_url", "there is no such URL") })
-        .method_not_allowed_fallback(|| async {
-            let message = "this URL does not support this method";
-            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+        .fallback(|request: Request| async move {
+            let message = format!("there is no route {}", beginning(request.uri().path()));
+            ApiError::new(StatusCode::NOT_FOUND, "unknown_url", message)
         })
+        // The middleware adds the methods that are allowed.
+        .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
         .layer(from_fn_with_state(app.clone(), gate))
         .with_state(app)
 }
@@ -110,6 +111,7 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
     let origin =
         app.access.allowed_origin(request.headers()).and_then(|origin| HeaderValue::from_str(origin).ok());
     let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
+    let (method, path) = (request.method().clone(), beginning(request.uri().path()));
     let mut response = match app.access.check(request.headers()) {
         // A preflight request has no token.
         _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
@@ -126,6 +128,9 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
         }
         Ok(()) => next.run(request).await,
     };
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        response = method_not_allowed(&method, &path, response.headers().get(ALLOW));
+    }
     if let Some(origin) = origin {
         let headers = response.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -140,6 +145,23 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
     }
     app.metrics.answered(route, response.status().as_u16());
     response
+}
+
+/// The answer to a method that a route does not have. `allowed` is the value of the `Allow` header, which the router sets.
+fn method_not_allowed(method: &Method, path: &str, allowed: Option<&HeaderValue>) -> Response {
+    let names = allowed.and_then(|names| names.to_str().ok()).unwrap_or("another method");
+    let message = format!("{path} does not support {method}: use {}", names.replace(',', " or "));
+    let mut response =
+        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into_response();
+    if let Some(allowed) = allowed {
+        response.headers_mut().insert(ALLOW, allowed.clone());
+    }
+    response
+}
+
+/// The beginning of a path, for messages.
+fn beginning(path: &str) -> String {
+    path.chars().take(100).collect()
 }
 
 /// Name of a route in metrics: a fixed set, whatever clients request.

@@ -63,7 +63,9 @@ fn internal(message: &str) -> ApiError {
 fn refused(error: &VoiceError) -> ApiError {
     let (status, code) = match error {
         VoiceError::Name { .. } | VoiceError::Mix { .. } => (StatusCode::BAD_REQUEST, "invalid_name"),
-        VoiceError::Unknown { .. } => (StatusCode::NOT_FOUND, "voice_not_found"),
+        VoiceError::Unknown { .. } | VoiceError::NeitherVoiceNorFile { .. } => {
+            (StatusCode::NOT_FOUND, "voice_not_found")
+        }
         VoiceError::Exists { .. } => (StatusCode::CONFLICT, "voice_exists"),
         VoiceError::OtherModel { .. } | VoiceError::Damaged { .. } => {
             (StatusCode::CONFLICT, "voice_unusable")

@@ -231,8 +231,9 @@ fn invalid_fields_are_named() {
     send(address, "POST", SPEECH, &kind, json.as_bytes()).answer().error(415);
     let long = vec![b' '; 200 << 10];
     send(address, "POST", SPEECH, &[("Content-Type", "application/json")], &long).answer().error(413);
-    get(address, "/v1/nothing").error(404);
-    get(address, SPEECH).error(405);
+    assert_eq!(get(address, "/v1/nothing").error(404)["message"], "there is no route /v1/nothing");
+    let message = format!("{SPEECH} does not support GET: use POST");
+    assert_eq!(get(address, SPEECH).error(405)["message"], message);
     assert_eq!(speech(address, "fail", json!({})).error(500)["type"], "server_error");
     // Every error was a response, and the speaker still works.
     assert_eq!(shared.speaking.load(Ordering::SeqCst), 0);
