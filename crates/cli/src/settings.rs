@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
 use myxtts_run::config::{ConfigError, Flag, HostResources, KEYS, Key, Sources, ValueKind};
-use myxtts_run::plan::Plan;
+use myxtts_run::plan::{Plan, TUNABLE};
 use myxtts_train::{ComputeDevice, preferences};
 
 use crate::UsageError;
@@ -135,7 +135,11 @@ fn listed(values: &[&str]) -> String {
 
 /// The flag of one setting. The table parses its value, so that errors read the same as for a file.
 fn own_flag(key: &'static Key, flag: &'static str) -> Arg {
-    let default = if key.optional() { String::new() } else { format!(" [default: {}]", key.default) };
+    let default = match key.optional() {
+        true => String::new(),
+        false if TUNABLE.contains(&key.path) => " [default: chosen for the machine]".to_owned(),
+        false => format!(" [default: {}]", key.default),
+    };
     let arg = Arg::new(key.path)
         .long(flag)
         .value_name(value_name(key))

@@ -186,6 +186,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         identity: identity(&folder, &voice, &language, &synthesizer, &options, args.exact),
     };
     let quality = synthesizer.quality();
+    let is_phonemes = synthesizer.cleaner() == Cleaner::Phonemes && language.starts_with("en");
     let measure = synthesizer.token_budget(&language);
     let count = |text: &str| measure.count(text);
     let pieces = Pieces::new(text.reader, measure.limit(), &count);
@@ -213,6 +214,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             Quality::Decoded => "decoded",
             Quality::Early => "early",
         },
+        is_phonemes,
         text: totals.cleaned,
         tokens: totals.tokens,
         unknown: totals.unknown.into_iter().collect(),

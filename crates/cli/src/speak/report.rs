@@ -21,6 +21,9 @@ pub struct Report {
     pub quality: &'static str,
     /// The cleaned text; after `--resume` only that of this call.
     pub text: String,
+    /// Whether `text` is spelt in phonemes.
+    #[serde(skip)]
+    pub is_phonemes: bool,
     pub tokens: usize,
     pub unknown: Vec<char>,
     pub codes: usize,
@@ -71,7 +74,7 @@ impl Report {
             };
             text += &row("pieces", format!("{pieces}{before}"));
         } else {
-            text += &row("text", self.text.clone());
+            text += &row(if self.is_phonemes { "phonemes" } else { "text" }, self.text.clone());
         }
         if !self.unknown.is_empty() {
             let list: String = self.unknown.iter().map(|c| format!(" {c:?}")).collect();

@@ -68,16 +68,16 @@ fn a_voice_is_heard_once_listed_shown_spoken_mixed_exported_and_removed() {
     fails(&["show", "clara"], 2, "no voice named \"clara\"; the model has: anna, ben");
     fails(&["remove", "clara"], 2, "no voice named \"clara\"; the model has: anna, ben");
     fails(&["add", "anna", "a.wav"], 2, "--force");
-    fails(&["add", "a+b", "a.wav"], 2, "no name for a voice");
+    fails(&["add", "a+b", "a.wav"], 2, "is not a valid voice name");
     fails(&["add", "new", "none.wav"], 74, "none.wav");
-    fails(&["add", "new", "model"], 65, "it is a folder");
+    fails(&["add", "new", "model"], 65, "is a folder");
     fails(&["add", "new"], 2, "FILE");
     fails(&["export", "anna", "-o", "anna.txt"], 2, ".json");
     fails(&["list", "--model", "none"], 2, "no run or model folder named none");
 
     // A fine-tuned model is another model.
     tiny::write(&at.join("other"), &[Part::Dvae]);
-    fails(&["add", "anna", "anna.safetensors", "--model", "other"], 65, "heard by another model");
+    fails(&["add", "anna", "anna.safetensors", "--model", "other"], 65, "was made with another model");
     std::fs::rename(at.join("model/voices"), at.join("other/voices")).unwrap();
     let listed = json(&["voice", "list", "--model", "other"]);
     assert_eq!(listed[0]["usable"], false, "{listed}");
