@@ -265,8 +265,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         let mut stage = context.stage(args.stage, &recipe, model)?;
         report.described = stage.description();
         let profiled = (args.steps / 3).clamp(10, 40);
-        let amount =
-            BenchSettings { steps: args.steps, warm: args.warm, ahead: variant.ahead, profiled };
+        let amount = BenchSettings { steps: args.steps, warm: args.warm, ahead: variant.ahead, profiled };
         let figures = measure(&mut *stage, &recipe, plan.training.seed, amount)?;
         if !args.json {
             if report.rows.is_empty() {

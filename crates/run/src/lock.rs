@@ -379,10 +379,7 @@ mod tests {
         std::fs::write(folder.path().join(OWNER_FILE), other).unwrap();
         lock.ownership.beat_now();
         let lost = lock.check().unwrap_err();
-        assert!(
-            matches!(lost, LockError::Lost { .. }) && lost.to_string().contains("write.owner"),
-            "{lost}"
-        );
+        assert!(matches!(lost, LockError::Lost { .. }) && lost.to_string().contains("write.owner"), "{lost}");
         drop(lock);
         assert_eq!(std::fs::read_to_string(folder.path().join(OWNER_FILE)).unwrap(), other);
     }

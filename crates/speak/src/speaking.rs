@@ -13,7 +13,7 @@ use crate::voice::Voice;
 use crate::waveform::{Fit, Waveform};
 use myxtts_data::tokenizer::Encoded;
 use myxtts_model::generate::Guided;
-use myxtts_model::{StopReason, Forced, SamplingOptions, Spoken};
+use myxtts_model::{Forced, SamplingOptions, Spoken, StopReason};
 
 /// Codes per second of speech: one per 1024 samples at 22,050 Hz.
 const CODES_PER_SECOND: f64 = 22_050.0 / 1024.0;
@@ -173,7 +173,7 @@ impl Synthesizer {
             return Err(SpeakError::NothingToSay { text: encoded.cleaned });
         };
         self.decode_outputs(vec![&mut output], voice, options)?;
-        Ok(self.into_waveform(encoded, output, attempts))
+        Ok(self.build_waveform(encoded, output, attempts))
     }
 
     /// Decodes the waveforms of attempts that have none yet, all together.
@@ -199,7 +199,7 @@ impl Synthesizer {
         Ok(())
     }
 
-    fn into_waveform(&self, encoded: Encoded, output: AttemptOutput, attempts: Vec<Attempt>) -> Waveform {
+    fn build_waveform(&self, encoded: Encoded, output: AttemptOutput, attempts: Vec<Attempt>) -> Waveform {
         let AttemptOutput { spoken, flaw, samples, trimmed, .. } = output;
         Waveform {
             samples: samples.unwrap_or_default(),
@@ -237,17 +237,18 @@ impl Synthesizer {
         let mut streamer = Streamer::new(&sizes, vocoder.check_speaker(voice.speaker.as_deref())?);
         let mut stream = StreamOutput::new(options.audible_start, rate, sink);
         let (mut steps, mut failed) = (0, None);
-        let mut spoken = generator.speak_with_observer(&voice.conditioning, guided, sampling, &mut |step| {
-            steps += 1;
-            match streamer.push(vocoder, step.latent) {
-                Ok(piece) => {
-                    stream.silences.push(&piece);
-                    stream.take(&piece, true);
+        let mut spoken =
+            generator.speak_with_observer(&voice.conditioning, guided, sampling, &mut |step| {
+                steps += 1;
+                match streamer.push(vocoder, step.latent) {
+                    Ok(piece) => {
+                        stream.silences.push(&piece);
+                        stream.take(&piece, true);
+                    }
+                    Err(error) => failed = Some(error),
                 }
-                Err(error) => failed = Some(error),
-            }
-            failed.is_none() && stream.wanted && !stream.silences.is_stuck() && steps < max_codes
-        })?;
+                failed.is_none() && stream.wanted && !stream.silences.is_stuck() && steps < max_codes
+            })?;
         if let Some(error) = failed {
             return Err(error);
         }

@@ -56,7 +56,9 @@ pub enum EnqueueError {
     #[error("the queue is full or closed")]
     Queue(QueueError),
     /// Not enough memory to open the model while others are busy.
-    #[error("there is not enough memory to open the model {model:?} while other models are busy: try again later")]
+    #[error(
+        "there is not enough memory to open the model {model:?} while other models are busy: try again later"
+    )]
     NoRoom {
         /// The model.
         model: String,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use myxtts_model::{StopReason, SamplingOptions};
+use myxtts_model::{SamplingOptions, StopReason};
 use myxtts_speak::narration::{Speaker, Spoken};
 use myxtts_speak::{Attempt, Flaw, SpeakError, SpeakOptions, Synthesizer, Voice, Waveform};
 

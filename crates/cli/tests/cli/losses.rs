@@ -299,7 +299,10 @@ fn a_named_pipe_in_the_place_of_a_file_was_waited_for_for_ever() {
         let all = words(&output) + &String::from_utf8_lossy(&output.stdout);
         assert_ne!(output.status.code(), Some(0), "{arguments:?}: {all}");
         // Where a folder is expected, a pipe is refused.
-        assert!(all.contains("named pipe") || all.contains("matches no corpus layout"), "{arguments:?}: {all}");
+        assert!(
+            all.contains("named pipe") || all.contains("matches no corpus layout"),
+            "{arguments:?}: {all}"
+        );
     }
 }
 
@@ -445,9 +448,11 @@ fn a_gpu_for_batches_and_one_for_the_model_fall_back_to_the_one_that_is_there() 
     };
     let output = train("one", &[]);
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
-    for sentence in
-        ["one device, GPU 0 (simulated)", "batches are made on the CPU and buffered", "--strict-devices makes this an error"]
-    {
+    for sentence in [
+        "one device, GPU 0 (simulated)",
+        "batches are made on the CPU and buffered",
+        "--strict-devices makes this an error",
+    ] {
         assert!(words(&output).contains(sentence), "{sentence}: {}", words(&output));
     }
     let output = train("strict", &["--strict-devices"]);

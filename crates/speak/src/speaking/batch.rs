@@ -8,7 +8,7 @@ use crate::voice::Voice;
 use crate::waveform::Waveform;
 use myxtts_data::tokenizer::Encoded;
 use myxtts_model::generate::{Guided, SpeechRequest};
-use myxtts_model::{StopReason, SamplingOptions, Spoken};
+use myxtts_model::{SamplingOptions, Spoken, StopReason};
 
 /// A text of the batch.
 struct BatchText {
@@ -86,7 +86,7 @@ impl Synthesizer {
         let best = all.iter_mut().flatten().filter_map(|text| text.best.as_mut());
         self.decode_outputs(best.collect(), voice, options)?;
         let finished = |text: BatchText| match text.best {
-            Some(best) => Ok(self.into_waveform(text.encoded, best, text.attempts)),
+            Some(best) => Ok(self.build_waveform(text.encoded, best, text.attempts)),
             // There is at least one attempt.
             None => Err(SpeakError::NothingToSay { text: text.encoded.cleaned }),
         };

@@ -18,7 +18,7 @@ use crate::synthesizer::Synthesizer;
 use crate::voice::Voice;
 use myxtts_data::tokenizer::Encoded;
 use myxtts_model::generate::{Guided, SlotId};
-use myxtts_model::{StopReason, GenerateError, SamplingOptions, Spoken};
+use myxtts_model::{GenerateError, SamplingOptions, Spoken, StopReason};
 use std::sync::Arc;
 
 /// A text that is spoken in a slot. Return it with [`Synthesizer::leave`].
@@ -222,7 +222,12 @@ impl Synthesizer {
     }
 
     /// Ends an attempt: returns the rest of its samples, or starts the next attempt.
-    fn end(&mut self, speech: &mut Speech, ended: StopReason, latents: usize) -> Result<Vec<f32>, SpeakError> {
+    fn end(
+        &mut self,
+        speech: &mut Speech,
+        ended: StopReason,
+        latents: usize,
+    ) -> Result<Vec<f32>, SpeakError> {
         self.exit(speech)?;
         let Speech { current, voice, expected, .. } = speech;
         let codes = current.codes.len();

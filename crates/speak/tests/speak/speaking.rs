@@ -4,7 +4,7 @@ use crate::tiny;
 use myxtts_data::audio::Clip;
 use myxtts_demo as demo;
 use myxtts_model::weights::{ModelFolder, Part};
-use myxtts_model::{StopReason, SamplingOptions};
+use myxtts_model::{SamplingOptions, StopReason};
 use myxtts_speak::{AudibleStart, Flaw, SpeakError, SpeakOptions, Synthesizer, Voice};
 use myxtts_tensor::Device;
 
@@ -119,7 +119,10 @@ fn very_short_inputs_and_quotes_that_end_in_a_question_are_bounded_and_retried()
         assert!(said.seconds() < 6.0, "{text}: {}", said.seconds());
     }
     // The model has positions for far more codes than one letter needs.
-    assert!(matches!(said_by("a", &mut synthesizer, &voice).ended, StopReason::TooManyForText | StopReason::Limit));
+    assert!(matches!(
+        said_by("a", &mut synthesizer, &voice).ended,
+        StopReason::TooManyForText | StopReason::Limit
+    ));
     let error = synthesizer.speak_with("?\"", "en", &voice, &options(1)).unwrap_err();
     assert!(matches!(error, SpeakError::NothingToSay { .. }), "{error}");
 }

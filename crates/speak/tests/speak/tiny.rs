@@ -7,7 +7,7 @@ use myxtts_model::speaker::{SpeakerEncoder, SpeakerLayer, SpeakerSizes};
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::weights::tensors::TensorSpec;
-use myxtts_model::weights::{FolderWriter, ElementType, Part};
+use myxtts_model::weights::{ElementType, FolderWriter, Part};
 use myxtts_model::{Declare, Gpt, GptSizes};
 use myxtts_run::durable::OsDisk;
 use myxtts_tensor::{Device, Engine, EngineOptions, Precision};

@@ -215,10 +215,11 @@ class Test:
         browser.wait("the charts", "document.querySelectorAll('section[aria-label=Curves] svg').length > 2")
         browser.run("document.querySelector('section[aria-label=Curves] svg').focus()")
         values = []
-        for key in ("Home", "ArrowRight", "ArrowRight", "End"):
+        for key in ("Home", "ArrowRight", "End"):
             browser.press(key)
             values.append(browser.run("const one = document.activeElement; return [one.getAttribute('aria-valuenow'), one.getAttribute('aria-valuetext'), one.parentElement.querySelector('.tip').innerText]"))
-        self.check([value[0] for value in values[:3]] == ["1", "2", "3"], f"arrow keys do not walk: {values}")
+        last = browser.run("return document.activeElement.getAttribute('aria-valuemax')")
+        self.check([value[0] for value in values] == ["1", "2", last], f"arrow keys do not walk: {values}")
         self.check(len({value[1] for value in values}) == len(values), f"the values are the same: {values}")
         for _, text, tip in values:
             number = text.split()[-1]
@@ -348,7 +349,7 @@ class Test:
         self.step("what keeps a run from being faster")
         browser.click("section[aria-label=Diagnosis] button")
         browser.wait("that it runs", "document.querySelector('section[aria-label=Diagnosis] .tag.live')")
-        browser.wait("the diagnosis", "document.querySelectorAll('section[aria-label=Diagnosis] tbody tr').length > 2", seconds=240)
+        browser.wait("the diagnosis", "document.querySelectorAll('section[aria-label=Diagnosis] tbody tr').length > 2", seconds=600)
         told = browser.run("return document.querySelector('section[aria-label=Diagnosis]').innerText")
         self.check("ms" in told and "cpu" in told.lower(), f"no figures in the diagnosis: {told}")
         self.go("training/compare/first,second")
