@@ -205,6 +205,8 @@ export default {
   held_out_score: "Validation score",
   parts_of_loss: "Loss components",
   learning_rate: "Learning rate",
+  number_who: "speaker",
+  number_tokens_named: "tokens named",
   device_graphs: "Performance",
   busy_wait: "Busy and waiting",
   step_on_gpu: "Step on the GPU",

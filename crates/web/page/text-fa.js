@@ -205,6 +205,8 @@ export default {
   held_out_score: "امتیاز اعتبارسنجی",
   parts_of_loss: "اجزای زیان",
   learning_rate: "نرخ یادگیری",
+  number_who: "گوینده",
+  number_tokens_named: "توکن‌های تشخیص‌داده‌شده",
   device_graphs: "کارایی",
   busy_wait: "زمان کار و انتظار",
   step_on_gpu: "گام روی GPU",
