@@ -36,6 +36,7 @@ class Browser:
             "--headless=new",
             "--no-sandbox",
             "--disable-gpu",
+            "--hide-scrollbars",
             "--disable-dev-shm-usage",
             "--autoplay-policy=no-user-gesture-required",
             "--use-fake-ui-for-media-stream",
