@@ -188,7 +188,12 @@ fn stored(address: &str, run: &str, entry: &str) -> (Json, Json, Vec<u8>, Json) 
     let get = |path: &str| json(address, "GET", path, &Json::Null);
     let (status, wav) = exchange(address, "GET", &format!("/studio/history/{entry}/sound"), "", b"");
     assert_eq!(status, 200);
-    (get("/studio/voices"), get("/studio/history"), wav, get(&format!("/studio/runs/{run}")))
+    let mut run = get(&format!("/studio/runs/{run}"));
+    // How often the server has read the run's events, not what they hold.
+    for key in ["revision", "seen"] {
+        run.as_object_mut().unwrap().remove(key);
+    }
+    (get("/studio/voices"), get("/studio/history"), wav, run)
 }
 
 #[cfg(target_os = "linux")]
@@ -236,7 +241,8 @@ fn voices_history_and_runs_survive_a_killed_server() {
     }
     let before = stored(&address, "small", &entry);
     assert_eq!(before.1["items"][0]["said"]["text"], "hello world");
-    assert_eq!((before.2 == recording, &before.3["step"]), (true, &4.into()), "{}", before.3);
+    assert!(before.2 == recording);
+    assert_eq!(before.3["parts"][0]["stage"], "dvae", "{}", before.3);
 
     // SIGKILL: the server gets no chance to write anything.
     server.0.kill().unwrap();
