@@ -82,7 +82,9 @@ pub fn manifest(bytes: &[u8]) -> bool {
         std::fs::create_dir(&folder).unwrap();
         for entry in std::fs::read_dir(model()).unwrap() {
             let entry = entry.unwrap();
-            std::fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+            if entry.file_type().unwrap().is_file() {
+                std::fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+            }
         }
         folder
     });

@@ -8,6 +8,7 @@ use crate::job_control::JobControl;
 use crate::mirrored::{Build, Mirrored};
 use crate::model::Model;
 use crate::overlay::{WithCodes, position};
+use crate::rank_error::RankError;
 use crate::ranks::{Ranks, lead};
 use crate::replica_slice::ReplicaSlice;
 use crate::samples::Samples;
@@ -177,7 +178,7 @@ impl<'a> StageContext<'a> {
                 };
                 let latents = match self.ranks {
                     None => make()?,
-                    Some(ranks) => LatentFile::broadcast(ranks, make, how.folder)?,
+                    Some(ranks) => broadcast_latents(ranks, make, how.folder)?,
                 };
                 let settings = DecoderSettings { mode, feeding, ..DecoderSettings::from_plan(plan, &sizes) };
                 let clips = Arc::new(Clips::load(&settings, &*source, latents, corpus.split())?);
@@ -310,4 +311,23 @@ impl<'a> StageContext<'a> {
         };
         Ok(Arc::new(WithCodes::new(source.clone(), codes)))
     }
+}
+
+/// Computes the GPT's states on rank 0 and sends them to all others, each of which writes them to a temporary file of its own.
+fn broadcast_latents(
+    ranks: &Ranks,
+    make: impl FnOnce() -> Result<LatentFile, TrainError>,
+    folder: &Path,
+) -> Result<LatentFile, TrainError> {
+    if ranks.is_lead() {
+        let made = make()?;
+        ranks.broadcast_bytes(Some(&made.encode()?))?;
+        return Ok(made);
+    }
+    let bytes = ranks.broadcast_bytes(None)?.unwrap_or_default();
+    LatentFile::decode(folder, &bytes)?.ok_or_else(|| {
+        let error =
+            std::io::Error::new(std::io::ErrorKind::InvalidData, "the states of rank 0 cannot be decoded");
+        RankError::Socket(error).into()
+    })
 }

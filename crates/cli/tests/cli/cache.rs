@@ -63,7 +63,10 @@ fn prepare_verify_damage_fix() {
     let report = &json(&mut myxtts(&["prepare", "--num-workers", "2"], &corpus))["training"];
     assert_eq!((&report["records"], &report["failed"]), (&12.into(), &0.into()));
     let wanted = snapshot(&cache);
-    myxtts(&["verify"], &corpus).assert().success().stdout(contains("12 records").and(contains("sound")));
+    myxtts(&["verify"], &corpus)
+        .assert()
+        .success()
+        .stdout(contains("12 records").and(contains("all records are intact")));
 
     let array = wanted.keys().find(|name| name.ends_with(".tokens.npy")).unwrap();
     let mut bytes = wanted[array].clone();
@@ -137,7 +140,7 @@ fn a_second_writer_is_refused_by_name() {
     myxtts(&["prepare"], &corpus)
         .assert()
         .code(74)
-        .stderr(contains(format!("being written by process {}", std::process::id())));
+        .stderr(contains(format!("is in use by process {}", std::process::id())));
 }
 
 #[test]

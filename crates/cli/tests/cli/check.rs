@@ -123,7 +123,7 @@ fn what_cannot_be_written_ends_with_74_and_where_nothing_can_be_with_2() {
     check(&dir, &["--json=/dev/full"]).code(74).stderr(predicate::str::contains("writing"));
     check(&dir, &["--json=/nonexistent/report.json"])
         .code(2)
-        .stderr(predicate::str::contains("no folder /nonexistent"));
+        .stderr(predicate::str::contains("the folder /nonexistent does not exist"));
 }
 
 /// Every problem that real files can have, with the kind it must be reported as.

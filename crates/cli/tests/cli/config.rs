@@ -67,7 +67,7 @@ fn a_value_too_long_for_a_column_once_panicked_in_show() {
     myxtts(&["config", "show", "--set", &text])
         .assert()
         .code(2)
-        .stderr(contains("data.speaker must be a text"));
+        .stderr(contains("data.speaker must be text"));
 }
 
 #[test]

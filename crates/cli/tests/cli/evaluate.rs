@@ -138,7 +138,7 @@ fn mistakes_have_their_messages_and_exit_codes() {
     fails(&["evaluate", "model", "--texts", "data/list.csv"], 2, "--output");
     fails(&["evaluate", "model"], 2, "is a model folder, which has no validation set");
     fails(&["evaluate", "nothing"], 2, "nothing");
-    fails(&["evaluate", "data"], 2, "neither a model folder nor a run");
+    fails(&["evaluate", "data"], 2, "neither a model folder (no manifest.json) nor a run folder");
     fails(&texts, 2, "line 1: one has no reference");
     fails(&with(&["--voice", "none.wav"]), 74, "none.wav");
     fails(&with(&["--recognizer-command", "whisper", "--voice", "one.wav"]), 2, "{wav}");
@@ -157,7 +157,7 @@ fn mistakes_have_their_messages_and_exit_codes() {
     fails(&["resynthesize", "model", "two.wav", "-o", "out"], 2, "two.txt");
     fails(&["resynthesize", "model", "none.csv", "-o", "out"], 74, "none.csv");
     list("missing|Hello.\n");
-    fails(&["resynthesize", "model", "data/bad.csv", "-o", "out"], 2, "no sound file missing.*");
+    fails(&["resynthesize", "model", "data/bad.csv", "-o", "out"], 2, "no audio file missing.*");
     fails(
         &["resynthesize", "model", "one.wav", "data/wavs/one.wav", "--text", "x", "-o", "out"],
         2,

@@ -258,7 +258,7 @@ fn a_run_was_refused_while_the_system_took_its_killed_process_down() {
     let _lock = FolderLock::acquire(&run).unwrap();
     let output = resume(folder, "dying").output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", words(&output));
-    assert!(words(&output).contains("is being written by"), "{}", words(&output));
+    assert!(words(&output).contains("is in use by"), "{}", words(&output));
 }
 
 /// Runs a command with a time limit; `None` if it does not end.

@@ -66,7 +66,7 @@ fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
 }
 
 #[test]
-fn a_resumed_stage_trains_with_the_changed_rate_and_steps() {
+fn a_resumed_stage_trains_with_the_changed_rate() {
     let resumed = |more: &[&str]| {
         let folder = first_set();
         let printed = done(resume(folder.path(), RUN).args(more));
@@ -79,9 +79,6 @@ fn a_resumed_stage_trains_with_the_changed_rate_and_steps() {
     let (_, weights, events) = resumed(&["--learning-rate", "1e-6"]);
     assert_ne!(weights, unchanged, "the steps after the checkpoint were taken at the old rate");
     assert!(events.contains("1e-6") || events.contains("0.000001"), "{events}");
-    let (printed, weights, _) = resumed(&["--dvae-steps", "6"]);
-    assert!(printed.contains("dvae 6/6"), "{printed}");
-    assert_ne!(weights, unchanged);
 }
 
 #[test]

@@ -81,6 +81,7 @@ fn trained() -> BTreeMap<String, Vec<f32>> {
     let loss = tape.cross_entropy(logits, targets, 0.0).loss;
     tape.backward(loss, Backward::default());
     tape.update(loss, AdamW::default());
+    tape.keep(loss);
     let mut program = engine.load(tape).unwrap();
 
     let all: Vec<Vec<f32>> = (0..SPEAKERS).map(features).collect();

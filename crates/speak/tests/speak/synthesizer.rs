@@ -80,7 +80,7 @@ fn unusable_models_and_references_are_explained() {
     let error = synthesizer.encode_voice(&[speech(0), clip(vec![0.0; 16_000])]).unwrap_err();
     assert!(matches!(error, SpeakError::Silent { number: 2, count: 2 }), "{error}");
     let error = synthesizer.encode_voice(&[clip(vec![0.1; 4_000])]).unwrap_err();
-    assert!(error.to_string().contains("0.25 seconds"), "{error}");
+    assert!(error.to_string().contains("0.25 s long"), "{error}");
     assert!(matches!(synthesizer.encode_voice(&[]), Err(SpeakError::TooShort { .. })));
 }
 

@@ -175,7 +175,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
         ("text.wav", "WAV, FLAC, MP3"),
         ("empty.wav", "no content"),
         ("cut.wav", "cut off"),
-        ("folder.wav", "it is a folder"),
+        ("folder.wav", "is a folder: list the recordings"),
         ("missing.wav", "does not exist"),
     ] {
         // Alone, together with a good one, and in a mix.

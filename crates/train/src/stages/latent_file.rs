@@ -2,8 +2,6 @@
 //! and a batch of the decoder reads only a few windows.
 
 use crate::error::TrainError;
-use crate::rank_error::RankError;
-use crate::ranks::Ranks;
 use half::bf16;
 use myxtts_run::durable::DurableError;
 use std::fs::File;
@@ -103,24 +101,6 @@ impl LatentFile {
                 .map_err(failed("read the GPT's states from a temporary file in", &self.folder))?;
         }
         Ok(bytes)
-    }
-
-    /// Computes the states on rank 0 and sends them to all others, each of which writes them to a temporary file of its own.
-    pub(crate) fn broadcast(
-        ranks: &Ranks,
-        make: impl FnOnce() -> Result<LatentFile, TrainError>,
-        folder: &Path,
-    ) -> Result<LatentFile, TrainError> {
-        if ranks.is_lead() {
-            let made = make()?;
-            ranks.broadcast_bytes(Some(&made.encode()?))?;
-            return Ok(made);
-        }
-        let bytes = ranks.broadcast_bytes(None)?.unwrap_or_default();
-        LatentFile::decode(folder, &bytes)?.ok_or_else(|| {
-            let error = io::Error::new(io::ErrorKind::InvalidData, "the states of rank 0 cannot be decoded");
-            RankError::Socket(error).into()
-        })
     }
 
     /// Writes what [`LatentFile::encode`] returned to a temporary file of this process; `None` where it is something else.

@@ -262,7 +262,7 @@ fn codes_learn_to_predict_tokens() {
             ComputeDevice::CPU,
             source.clone(),
             sides,
-            &mut model,
+            &model,
         )
         .unwrap();
         let mut named = Vec::new();

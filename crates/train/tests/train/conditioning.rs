@@ -326,7 +326,7 @@ fn dvae_learnt(
         ComputeDevice::CPU,
         source.clone(),
         sides,
-        &mut model,
+        &model,
     )
     .unwrap();
     let mut reports = Vec::new();

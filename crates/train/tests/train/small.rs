@@ -236,7 +236,7 @@ pub fn stage(
         StageKind::Dvae => {
             let settings = dvae_settings();
             Box::new(
-                DvaeStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, &mut model)
+                DvaeStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, &model)
                     .unwrap(),
             )
         }

@@ -100,7 +100,6 @@ pub fn router(app: Arc<App>) -> Router {
             ApiError::new(StatusCode::NOT_FOUND, "unknown_url", message)
         })
         // The middleware adds the methods that are allowed.
-        .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
         .layer(from_fn_with_state(app.clone(), gate))
         .with_state(app)
 }

@@ -18,7 +18,9 @@ const NAME_LETTERS: usize = 80;
 
 fn missing(error: FolderError) -> ApiError {
     match error {
-        FolderError::NotARun { .. } | FolderError::Name { .. } => not_found("there is no such run"),
+        FolderError::Missing { .. } | FolderError::NotARun { .. } | FolderError::Name { .. } => {
+            not_found("there is no such run")
+        }
         error => internal(error.to_string()),
     }
 }
