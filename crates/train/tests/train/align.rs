@@ -253,7 +253,7 @@ fn codes_learn_to_predict_tokens() {
         let small = small::dvae_settings();
         let sizes = DvaeSizes { hidden: 16, codes: 64, ..small.sizes.clone() };
         let settings = DvaeSettings { token_targets: spoken, rows: 16, frames: 32, sizes, ..small };
-        let mut model = from.clone();
+        let model = from.clone();
         let sides = RecordSplit { train: &records, validation: &held_out };
         let mut stage = DvaeStage::new(
             ReplicaSlice::WHOLE,

@@ -318,7 +318,7 @@ fn dvae_learnt(
         DvaeSettings { rows: 4, frames: 64, mels, token_targets: spoken, feeding, ..small::dvae_settings() };
     let (train, held_out) = sides();
     let recipe = small::plan(StageKind::Dvae, 8).recipe(StageKind::Dvae, false);
-    let (mut model, sides) = (Model::default(), RecordSplit { train: &train, validation: &held_out });
+    let (model, sides) = (Model::default(), RecordSplit { train: &train, validation: &held_out });
     let mut stage = DvaeStage::new(
         ReplicaSlice::WHOLE,
         settings,
