@@ -146,11 +146,11 @@ fn mistakes_have_their_messages_and_exit_codes() {
     list("");
     fails(&texts, 65, "not a list of texts");
     list("../up|Hello.\n");
-    fails(&texts, 65, "line 1: the id ../up cannot name a file");
+    fails(&texts, 65, "line 1: the id ../up cannot be a file name");
     list("a|Hello.\n\na|Again.\n");
     fails(&texts, 65, "line 3: the id a is already used in line 1");
     list("a|Hello.|wavs/none.wav\n");
-    fails(&texts, 65, "there is no recording data/wavs/none.wav");
+    fails(&texts, 65, "the recording data/wavs/none.wav does not exist");
     fs::write(at.path().join("data/bad.csv"), b"a|\xff\xfe").unwrap();
     fails(&texts, 65, "line 1 is not UTF-8");
     fails(&["resynthesize", "mute", "data/list.csv", "-o", "out"], 65, "has no DVAE");
