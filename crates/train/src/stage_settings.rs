@@ -4,6 +4,7 @@ use crate::compute_device::ComputeDevice;
 use crate::feed::{Depth, Feeding};
 use crate::sizes::Sizes;
 use crate::stages::ClipOrder;
+use crate::stages::decoder::DecoderSettings;
 use crate::stages::dvae::DvaeSettings;
 use crate::stages::gpt::{Conditioning, GptSettings, Lengths, Regularization};
 use crate::training_data::{Corpus, DataSide};
@@ -16,6 +17,27 @@ use myxtts_tensor::{Device, Mode};
 
 /// Share of a device's memory that resident conditioning may take; small enough to leave room for batches.
 const RESIDENT_SHARE: f64 = 1.0 / 16.0;
+
+impl DecoderSettings {
+    /// The settings of a run.
+    pub(crate) fn from_plan(plan: &Plan, sizes: &Sizes) -> DecoderSettings {
+        DecoderSettings {
+            decoder: sizes.decoder.clone(),
+            speaker: sizes.speaker.clone(),
+            discriminators: sizes.discriminators.clone(),
+            rows: sizes.decoder_rows,
+            window: sizes.decoder_window,
+            heard: sizes.speaker_frames,
+            discriminators_from: sizes.discriminators_from,
+            balance: plan.data.balance_temperature,
+            order: clip_order(plan),
+            mode: Mode::default(),
+            feeding: feeding(plan),
+            seed: plan.training.seed,
+            memory_limit: plan.training.memory_limit,
+        }
+    }
+}
 
 pub(crate) fn dvae_settings(plan: &Plan, sizes: &Sizes) -> DvaeSettings {
     DvaeSettings {

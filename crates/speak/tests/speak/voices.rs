@@ -176,7 +176,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
         ("empty.wav", "no content"),
         ("cut.wav", "cut off"),
         ("folder.wav", "is a folder: list the recordings"),
-        ("missing.wav", "does not exist"),
+        ("missing.wav", "missing.wav"),
     ] {
         // Alone, together with a good one, and in a mix.
         let path = rig.path(name);

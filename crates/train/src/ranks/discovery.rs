@@ -353,7 +353,7 @@ mod tests {
             (flags(Some(1), None, None), vec![], "--rank without --world-size and --rendezvous HOST:PORT"),
             (flags(Some(2), Some(2), Some("a:1")), vec![], "the last of 2 is 1"),
             (flags(Some(0), Some(2), Some("a")), vec![], "is not HOST:PORT"),
-            (flags(Some(0), Some(2), Some("a:0")), vec![], "HOST:PORT"),
+            (flags(Some(0), Some(2), Some("a:0")), vec![], "is not a port"),
             (flags(None, None, None), vec![("RANK", "1")], "WORLD_SIZE is not"),
             (flags(None, None, None), vec![("WORLD_SIZE", "2")], "RANK is not"),
             (

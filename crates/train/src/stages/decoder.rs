@@ -15,7 +15,6 @@ use crate::model::{DECODER, Model, SPEAKER};
 use crate::overlay::position;
 use crate::replica_slice::ReplicaSlice;
 use crate::sizes::Sizes;
-use crate::stage_settings::{clip_order, feeding};
 use batch::{BadClips, BatchSampler};
 use fill::RowBuffers;
 use myxtts_data::loader::{Notes, Quarantine};
@@ -24,7 +23,7 @@ use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{DiscriminatorSizes, Discriminators};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::{Declare, Released};
-use myxtts_run::plan::{Plan, Recipe};
+use myxtts_run::plan::Recipe;
 use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::{Control, Engine, EngineOptions, Init, Layout, Mode, ParameterId, Report, Training};
 use serde_json::{Value, json};
@@ -61,27 +60,6 @@ pub struct DecoderSettings {
     pub seed: u64,
     /// Limit of device memory, in bytes.
     pub memory_limit: Option<u64>,
-}
-
-impl DecoderSettings {
-    /// The settings of a run.
-    pub(crate) fn from_plan(plan: &Plan, sizes: &Sizes) -> DecoderSettings {
-        DecoderSettings {
-            decoder: sizes.decoder.clone(),
-            speaker: sizes.speaker.clone(),
-            discriminators: sizes.discriminators.clone(),
-            rows: sizes.decoder_rows,
-            window: sizes.decoder_window,
-            heard: sizes.speaker_frames,
-            discriminators_from: sizes.discriminators_from,
-            balance: plan.data.balance_temperature,
-            order: clip_order(plan),
-            mode: Mode::default(),
-            feeding: feeding(plan),
-            seed: plan.training.seed,
-            memory_limit: plan.training.memory_limit,
-        }
-    }
 }
 
 /// Name prefix of the speaker encoder's parameters.
