@@ -14,7 +14,6 @@ use crate::feed::{Feed, Feeding, Made, Measured};
 use crate::model::{DECODER, Model, SPEAKER};
 use crate::overlay::position;
 use crate::replica_slice::ReplicaSlice;
-use crate::sizes::Sizes;
 use batch::{BadClips, BatchSampler};
 use fill::RowBuffers;
 use myxtts_data::loader::{Notes, Quarantine};
