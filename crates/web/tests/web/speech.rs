@@ -232,8 +232,8 @@ fn invalid_fields_are_named() {
     let long = vec![b' '; 200 << 10];
     send(address, "POST", SPEECH, &[("Content-Type", "application/json")], &long).answer().error(413);
     assert_eq!(get(address, "/v1/nothing").error(404)["message"], "there is no route /v1/nothing");
-    let message = format!("{SPEECH} does not support GET: use POST");
-    assert_eq!(get(address, SPEECH).error(405)["message"], message);
+    let refused = get(address, SPEECH).error(405)["message"].to_string();
+    assert!(refused.contains(&format!("{SPEECH} does not support GET")), "{refused}");
     assert_eq!(speech(address, "fail", json!({})).error(500)["type"], "server_error");
     // Every error was a response, and the speaker still works.
     assert_eq!(shared.speaking.load(Ordering::SeqCst), 0);
