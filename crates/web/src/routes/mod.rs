@@ -99,7 +99,6 @@ pub fn router(app: Arc<App>) -> Router {
             let message = format!("there is no route {}", beginning(request.uri().path()));
             ApiError::new(StatusCode::NOT_FOUND, "unknown_url", message)
         })
-        // The middleware adds the methods that are allowed.
         .layer(from_fn_with_state(app.clone(), gate))
         .with_state(app)
 }
@@ -146,7 +145,8 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
     response
 }
 
-/// The answer to a method that a route does not have. `allowed` is the value of the `Allow` header, which the router sets.
+/// The answer to a method that a route does not have. `allowed` is the value of the `Allow` header; `None`
+/// where the router adds it only after the middleware.
 fn method_not_allowed(method: &Method, path: &str, allowed: Option<&HeaderValue>) -> Response {
     let names = allowed.and_then(|names| names.to_str().ok()).unwrap_or("another method");
     let message = format!("{path} does not support {method}: use {}", names.replace(',', " or "));
