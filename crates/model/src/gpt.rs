@@ -106,8 +106,9 @@ struct Block {
     down: LoraLinear,
 }
 
-/// Name prefix of the alignment head's parameters.
+/// Name prefixes of the parameters of heads that only training uses.
 const ALIGNMENT_HEAD: &str = "training.alignment";
+const ACOUSTIC_HEAD: &str = "training.acoustic";
 
 /// See [`Gpt::add_alignment_head`].
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +136,7 @@ pub struct Gpt {
     text_head: Affine,
     mel_head: Affine,
     alignment: Option<AlignmentHead>,
+    acoustic: Option<Affine>,
 }
 
 /// Options of a training pass. The default is evaluation.
@@ -157,8 +159,10 @@ pub struct GptOutputs {
     pub text_logits: Value,
     /// `[batch, mel, audio_vocabulary]`.
     pub mel_logits: Value,
-    /// `[batch, mel, text_vocabulary]`, only from [`Gpt::forward_aligned`] with an alignment head.
+    /// `[batch, mel, text_vocabulary]`, only from [`Gpt::forward_with_heads`] with an alignment head.
     pub alignment_logits: Option<Value>,
+    /// `[batch, mel, frames per code * mel bands]`, only from [`Gpt::forward_with_heads`] with an acoustic head.
+    pub acoustic: Option<Value>,
     /// Intermediate results.
     pub trace: Trace,
 }
@@ -185,13 +189,15 @@ pub struct LossWeights {
     pub mel: f32,
     /// Weight of the alignment head's loss.
     pub alignment: f32,
+    /// Weight of the acoustic head's loss.
+    pub acoustic: f32,
     /// Label smoothing: the share of each target spread over all classes.
     pub smoothing: f32,
 }
 
 impl Default for LossWeights {
     fn default() -> LossWeights {
-        LossWeights { text: 0.01, mel: 1.0, alignment: 0.0, smoothing: 0.0 }
+        LossWeights { text: 0.01, mel: 1.0, alignment: 0.0, acoustic: 0.0, smoothing: 0.0 }
     }
 }
 
@@ -210,21 +216,24 @@ pub struct GptLosses {
     pub mel_count: Value,
     /// Loss of the alignment head and its number of correct answers, if it has targets.
     pub alignment: Option<(Value, Value)>,
+    /// Mean absolute error of the acoustic head over all positions, if it has targets.
+    pub acoustic: Option<Value>,
 }
 
 impl GptLosses {
     /// Number of report notes used by these losses.
-    pub const NOTES: usize = 6;
+    pub const NOTES: usize = 7;
 
     /// Returns the weighted sum of the losses.
     pub fn weighted(&self, tape: &mut Tape, weights: LossWeights) -> Value {
         let mut parts = vec![(self.text, weights.text), (self.mel, weights.mel)];
         parts.extend(self.alignment.map(|(loss, _)| (loss, weights.alignment)));
+        parts.extend(self.acoustic.map(|loss| (loss, weights.acoustic)));
         tape.weighted_sum(&parts)
     }
 
-    /// Writes text loss, code loss, correct codes, counted codes, and the alignment head's loss and correct answers into the
-    /// report's notes from `first` on. Accuracy is the third over the fourth; sums can be added over steps and replicas.
+    /// Writes text loss, code loss, correct codes, counted codes, the alignment head's loss and correct answers, and the
+    /// acoustic head's loss into the report's notes from `first` on. Accuracy is the third over the fourth; sums can be added over steps and replicas.
     pub fn note(&self, tape: &mut Tape, first: usize) {
         for (i, value) in [self.text, self.mel, self.mel_correct, self.mel_count].into_iter().enumerate() {
             tape.note(first + i, value);
@@ -232,6 +241,9 @@ impl GptLosses {
         if let Some((loss, correct)) = self.alignment {
             tape.note(first + 4, loss);
             tape.note(first + 5, correct);
+        }
+        if let Some(loss) = self.acoustic {
+            tape.note(first + 6, loss);
         }
     }
 }
@@ -286,6 +298,7 @@ impl Gpt {
             text_head,
             mel_head,
             alignment: None,
+            acoustic: None,
         }
     }
 
@@ -298,6 +311,13 @@ impl Gpt {
             norm: declare.norm(&format!("{ALIGNMENT_HEAD}.norm"), width),
             head: torch_linear(declare, &format!("{ALIGNMENT_HEAD}.head"), classes, width),
         });
+    }
+
+    /// Declares a head that is trained with the GPT and left out of models: from the last states it predicts the `channels`
+    /// mel values of the frames of the code that was just read. Predicting the next code alone lets the states forget how the
+    /// last one sounds, which is what the decoder needs.
+    pub fn add_acoustic_head(&mut self, declare: &mut Declare<'_>, channels: usize) {
+        self.acoustic = Some(torch_linear(declare, ACOUSTIC_HEAD, channels, self.sizes.width));
     }
 
     /// Declares adapters on the linear layers of every block. Which parameters are trained is decided by the `Declare`:
@@ -338,11 +358,24 @@ impl Gpt {
         let (text_states, latents) = (self.finish(tape, x, text), self.finish(tape, x, mel));
         let text_logits = tape.scope("text_head", |tape| self.text_head.linear(tape, text_states));
         let mel_logits = tape.scope("mel_head", |tape| self.mel_head.linear(tape, latents));
-        GptOutputs { text_states, latents, text_logits, mel_logits, alignment_logits: None, trace }
+        GptOutputs {
+            text_states,
+            latents,
+            text_logits,
+            mel_logits,
+            alignment_logits: None,
+            acoustic: None,
+            trace,
+        }
     }
 
-    /// Like [`Gpt::forward`], with the logits of the alignment head if there is one.
-    pub fn forward_aligned(&self, tape: &mut Tape, inputs: &GptInputs, options: &GptOptions) -> GptOutputs {
+    /// Like [`Gpt::forward`], with the results of the alignment head and the acoustic head, where there are such heads.
+    pub fn forward_with_heads(
+        &self,
+        tape: &mut Tape,
+        inputs: &GptInputs,
+        options: &GptOptions,
+    ) -> GptOutputs {
         let mut outputs = self.forward(tape, inputs, options);
         if let Some(head) = self.alignment {
             let (_, mel) = self.segments(tape, inputs);
@@ -352,6 +385,9 @@ impl Gpt {
                 let x = head.norm.layer_norm(tape, x);
                 head.head.linear(tape, x)
             }));
+        }
+        if let Some(head) = self.acoustic {
+            outputs.acoustic = Some(tape.scope("acoustic_head", |tape| head.linear(tape, outputs.latents)));
         }
         outputs
     }
@@ -379,9 +415,11 @@ impl Gpt {
                 let found = tape.cross_entropy(logits, spoken, 0.0);
                 (found.loss, found.correct)
             });
+            let acoustic =
+                outputs.acoustic.zip(targets.acoustic).map(|(made, mels)| tape.l1_loss(made, mels));
             let (mel_correct, mel_count) = (mel.correct, mel.count);
             let (text, mel) = (text.loss, mel.loss);
-            let mut losses = GptLosses { total: mel, text, mel, mel_correct, mel_count, alignment };
+            let mut losses = GptLosses { total: mel, text, mel, mel_correct, mel_count, alignment, acoustic };
             losses.total = losses.weighted(tape, weights);
             losses
         })

@@ -4,7 +4,7 @@
 use crate::affine::{torch_linear, torch_matrix};
 use crate::declare::{Affine, Declare};
 use myxtts_tensor::ops::attention::Mask;
-use myxtts_tensor::{Init, ParameterId, Tape, Value};
+use myxtts_tensor::{DType, Init, ParameterId, Tape, Value};
 use serde::{Deserialize, Serialize};
 
 /// Sizes of the perceiver.
@@ -86,7 +86,12 @@ impl Perceiver {
                     [layer.query, layer.key_value, layer.out].map(|w| tape.parameter(w));
                 let (q, kv) = (tape.linear(x, query, None), tape.linear(seen, key_value, None));
                 let mask = Mask { lengths, ..Mask::default() };
+                // There are no norms before the last: latents grow, attention saturates, and bf16 would round gradients that
+                // cancel to noise a million times their size. In f32 this attention is still a small part of a step.
+                let dtype = tape.dtype();
+                let [q, kv] = [q, kv].map(|x| tape.cast(x, DType::F32));
                 let y = tape.cross_attention(q, kv, self.sizes.heads, mask);
+                let y = tape.cast(y, dtype);
                 let x = tape.linear_add(y, out, None, Some(x));
                 let y = layer.up.linear(tape, x);
                 let y = tape.geglu(y);

@@ -93,6 +93,11 @@ pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice>
         "the GPT also predicts which letter it is speaking",
     );
     choosing.share(
+        &mut training.acoustic_weight,
+        ("training.acoustic_weight", 10.0),
+        "the decoder gets states that know how the last code sounds",
+    );
+    choosing.share(
         &mut training.text_dropout,
         ("training.text_dropout", 0.1),
         "the difference that the text makes can guide sampling",

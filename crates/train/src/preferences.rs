@@ -11,7 +11,7 @@ use myxtts_tensor::Device;
 pub const ORIGIN: &str = "train";
 
 /// Recipe of the demo corpus: as small as it can be and still be understood.
-const DEMO: [(&str, &str); 16] = [
+const DEMO: [(&str, &str); 17] = [
     ("model.preset", "tiny"),
     ("data.cleaner", "default"),
     ("data.batch_size", "16"),
@@ -23,6 +23,7 @@ const DEMO: [(&str, &str); 16] = [
     ("training.code_masking", "0"),
     ("training.recombination", "0"),
     ("training.alignment_weight", "0"),
+    ("training.acoustic_weight", "0"),
     ("training.diagonal_start", "false"),
     ("training.codebook_start", "false"),
     ("training.code_token_weight", "0"),

@@ -256,6 +256,7 @@ impl<'a> StageContext<'a> {
             masking: training.code_masking.unwrap_or(0.0),
             recombination: training.recombination.unwrap_or(0.0),
             alignment_weight: training.alignment_weight.unwrap_or(0.0),
+            acoustic_weight: training.acoustic_weight.unwrap_or(0.0),
             diagonal: training.diagonal_start.unwrap_or(false),
             codebook_start: training.codebook_start.unwrap_or(false),
             text_dropout: training.text_dropout.unwrap_or(0.0),

@@ -4,7 +4,7 @@ use crate::compute_device::ComputeDevice;
 use crate::feed::{Depth, Feeding};
 use crate::sizes::Sizes;
 use crate::stages::ClipOrder;
-use crate::stages::decoder::DecoderSettings;
+use crate::stages::decoder::{DecoderSettings, MEL_WEIGHT};
 use crate::stages::dvae::DvaeSettings;
 use crate::stages::gpt::{Conditioning, GptSettings, Lengths, Regularization};
 use crate::training_data::{Corpus, DataSide};
@@ -29,6 +29,7 @@ impl DecoderSettings {
             window: sizes.decoder_window,
             heard: sizes.speaker_frames,
             discriminators_from: sizes.discriminators_from,
+            mel_weight: plan.training.decoder_mel_weight.unwrap_or(MEL_WEIGHT),
             balance: plan.data.balance_temperature,
             order: clip_order(plan),
             mode: Mode::default(),

@@ -50,6 +50,9 @@ pub struct GptTargets {
     /// i32 `[batch, mel]`: the text token that the next code speaks, STOP at the end; -1 is ignored. Only with an alignment
     /// head.
     pub spoken: Option<Value>,
+    /// `[batch, mel, frames per code * mel bands]` in the activation type: the mels of the code that a position has read,
+    /// divided by `mel_stats`; zeros where it has read none. Only with an acoustic head.
+    pub acoustic: Option<Value>,
 }
 
 /// The shape of a batch.
@@ -84,12 +87,17 @@ impl GptTargets {
     /// Declares targets of this shape on a tape.
     pub fn new(tape: &mut Tape, shape: GptShape) -> GptTargets {
         let [text, mel] = [shape.text, shape.mel].map(|time| tape.input([shape.batch, time], DType::I32));
-        GptTargets { text, mel, spoken: None }
+        GptTargets { text, mel, spoken: None, acoustic: None }
     }
 
-    /// Like `new`, with targets of the alignment head.
-    pub fn aligned(tape: &mut Tape, shape: GptShape) -> GptTargets {
-        let targets = GptTargets::new(tape, shape);
-        GptTargets { spoken: Some(tape.input([shape.batch, shape.mel], DType::I32)), ..targets }
+    /// Adds targets of the alignment head.
+    pub fn add_spoken(&mut self, tape: &mut Tape, shape: GptShape) {
+        self.spoken = Some(tape.input([shape.batch, shape.mel], DType::I32));
+    }
+
+    /// Adds targets of the acoustic head, `channels` for each position.
+    pub fn add_acoustic(&mut self, tape: &mut Tape, shape: GptShape, channels: usize) {
+        let dtype = tape.dtype();
+        self.acoustic = Some(tape.input([shape.batch, shape.mel, channels], dtype));
     }
 }

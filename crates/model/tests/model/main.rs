@@ -15,6 +15,7 @@ mod generate;
 mod gpt;
 mod gpt_steps;
 mod hostile;
+mod perceiver;
 mod precision;
 mod sequence;
 mod shapes;

@@ -59,6 +59,7 @@ pub const GPT_ONLY: &[(&str, &str)] = &[
     ("training.code_masking", "the other stages have no input codes"),
     ("training.recombination", "the other stages read no text"),
     ("training.alignment_weight", "the other stages read no text"),
+    ("training.acoustic_weight", "the other stages predict no codes"),
     ("training.diagonal_start", "the other stages read no text"),
     ("training.codebook_start", "the other stages have no code embeddings"),
     ("training.text_dropout", "the other stages read no text"),

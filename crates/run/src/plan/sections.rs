@@ -209,11 +209,13 @@ pub struct TrainingPlan {
     pub code_masking: Option<f64>,
     pub recombination: Option<f64>,
     pub alignment_weight: Option<f64>,
+    pub acoustic_weight: Option<f64>,
     pub code_token_weight: Option<f64>,
     pub diagonal_start: Option<bool>,
     pub codebook_start: Option<bool>,
     pub text_dropout: Option<f64>,
     pub discriminator_start: Option<f64>,
+    pub decoder_mel_weight: Option<f64>,
     pub lora_rank: Option<usize>,
     pub freeze_layers: usize,
 

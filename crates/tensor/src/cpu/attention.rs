@@ -130,12 +130,12 @@ impl Head<'_> {
         }
     }
 
-    /// Gradients of query, key and value, each `[times, size]`, from the output, its gradient and the log-sum-exps.
+    /// Gradients of query, key and value, each `[times, size]`, from the output's gradient and the log-sum-exps.
     pub fn backward(
         &self,
         key_mask: &KeyMask<'_>,
         space: &mut Workspace,
-        (o, dout): (Matrix<'_>, Matrix<'_>),
+        dout: Matrix<'_>,
         lse: &[f32],
     ) -> [Vec<f32>; 3] {
         let d = self.size;
@@ -144,7 +144,7 @@ impl Head<'_> {
         for start in (0..key_mask.queries).step_by(QUERY_BLOCK) {
             let queries = start..key_mask.queries.min(start + QUERY_BLOCK);
             let (rows, keys) = (queries.len(), key_mask.end(queries.end - 1));
-            let (q, o, dout) = (self.q.skip(start), o.skip(start), dout.skip(start));
+            let (q, dout) = (self.q.skip(start), dout.skip(start));
             let p = self.scores(keys, &queries, &mut space.scores);
             let ds = resized(&mut space.slopes, rows * keys);
             product((rows, keys, d), dout, self.v.transposed(), ds, keys, false, 1.0, Threads::One);
@@ -155,11 +155,13 @@ impl Head<'_> {
                         let (p, ds) = (&mut p[i * keys..][..keys], &mut ds[i * keys..][..keys]);
                         key_mask.hide(p, start + i);
                         let lse = lse[start + i];
-                        let delta = vector::sum2(o.row(i, d), dout.row(i, d), |o, g| o * g);
-                        for (p, ds) in p.iter_mut().zip(ds) {
-                            *p = vector::exp_or_zero(*p - lse);
-                            *ds = *p * (*ds - delta);
-                        }
+                        p.iter_mut().for_each(|p| *p = vector::exp_or_zero(*p - lse));
+                        // The mean under the weights themselves, not `o . dout`: where one weight is 1 the two differ by
+                        // rounding alone, but large keys multiply that difference.
+                        let mass = vector::sum(p, |p| p);
+                        let mean = vector::sum2(p, ds, |p, ds| p * ds);
+                        let delta = if mass > 0.0 { mean / mass } else { 0.0 };
+                        ds.iter_mut().zip(&*p).for_each(|(ds, p)| *ds = p * (*ds - delta));
                     }
                 },
             );

@@ -143,7 +143,30 @@ extern "C" __global__ void __launch_bounds__(128)
   __syncthreads();
   i64 at = ((i64)place.batch * heads + place.head) * tq + row;
   float row_lse = row < tq ? lse[at] : INF, row_delta = 0.f;
-  if (row < tq)
+  if (!causal) {
+    // The mean of dp under the weights themselves, not do . o: where one weight is 1 they differ by rounding alone, but
+    // large keys multiply that difference, and layers without norms between them (the perceiver's) multiply it again.
+    float mass = 0.f;
+    for (int first = 0; first < keys; first += STREAMED) {
+      __syncthreads();
+      key.load(k.at(place.batch, place.head), k.time, STREAMED, first, keys, dim);
+      value.load(v.at(place.batch, place.head), v.time, STREAMED, first, keys, dim);
+      __syncthreads();
+      float s[4], dp[4];
+      dot_rows(s, query, key, r, c);
+      dot_rows(dp, gradient, value, r, c);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        int n = first + c + 4 * j;
+        if (n >= keys || (mask && mask[n] == 0)) continue;
+        float p = expf(fminf(__fmul_rn(s[j], scale) - row_lse, 0.f));
+        mass += p;
+        row_delta = fmaf(p, dp[j], row_delta);
+      }
+    }
+    mass = quad_sum(mass);
+    row_delta = mass == 0.f ? 0.f : quad_sum(row_delta) / mass;
+  } else if (row < tq) {
 #pragma unroll 1
     for (int d = 4 * c; d < dim; d += 16) {
       float x[4];
@@ -151,7 +174,8 @@ extern "C" __global__ void __launch_bounds__(128)
       float4 y = *gradient.at(r, d);
       row_delta += x[0] * y.x + x[1] * y.y + x[2] * y.z + x[3] * y.w;
     }
-  row_delta = quad_sum(row_delta);
+  }
+  if (causal) row_delta = quad_sum(row_delta);
   if (row < tq && c == 0) delta[at] = row_delta;
 
   float acc[PIECES][4] = {};

@@ -269,14 +269,14 @@ impl Op for AttentionBackward {
         let key_masks = a.key_masks(io, sizes);
         let sources = a.parts.map(|p| io.f32(p.input));
         let n = io.inputs();
-        let (o, lse, grad) = (io.f32(n - 3), io.f32(n - 2), io.f32(n - 1));
+        let (lse, grad) = (io.f32(n - 2), io.f32(n - 1));
         let out = Part { input: 0, start: 0, row: a.heads * d, head: d };
         let parts: Vec<[Vec<f32>; 3]> = (0..sizes.batch * a.heads)
             .into_par_iter()
             .map_init(Workspace::default, |space, i| {
                 let (b, h) = (i / a.heads, i % a.heads);
-                let results = (a.matrix(o, out, t, b, h), a.matrix(grad, out, t, b, h));
-                a.head(sources, sizes, b, h).backward(&key_masks[b], space, results, &lse[i * t..][..t])
+                let grad = a.matrix(grad, out, t, b, h);
+                a.head(sources, sizes, b, h).backward(&key_masks[b], space, grad, &lse[i * t..][..t])
             })
             .collect();
         let mut results: Vec<&mut [f32]> = (0..a.sources).map(|i| io.take(i)).collect();

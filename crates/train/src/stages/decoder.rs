@@ -29,6 +29,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use step::{Parts, Ready, What};
 
+/// HiFi-GAN's weight of the mel distance, relative to the discriminators' loss.
+pub const MEL_WEIGHT: f64 = 45.0;
+
 /// Settings of the decoder stage.
 #[derive(Clone, Debug)]
 pub struct DecoderSettings {
@@ -47,6 +50,8 @@ pub struct DecoderSettings {
     /// Share of the steps, 0 to 1, after which the discriminators join: before that, every generated waveform is easy to
     /// tell from a real one.
     pub discriminators_from: f64,
+    /// Weight of the mel distance once the discriminators have joined.
+    pub mel_weight: f64,
     /// Temperature of the balance between speakers and languages.
     pub balance: f64,
     /// The order of clips.

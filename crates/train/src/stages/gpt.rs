@@ -1,5 +1,6 @@
 //! The GPT stage: predicts the codes of a clip from its text, conditioned on another clip of the same speaker.
 
+mod acoustic_targets;
 mod augment;
 pub(super) mod conditioning_engine;
 mod conditioning_feed;
@@ -12,6 +13,7 @@ mod shuffled;
 pub(crate) mod step_builder;
 mod validation;
 
+use acoustic_targets::AcousticTargets;
 use augment::Augmenter;
 pub use conditioning_feed::Conditioning;
 pub(crate) use conditioning_feed::ConditioningKind;
@@ -133,6 +135,10 @@ impl GptStage {
             (engine.layout().clone(), engine.precision()),
         );
         filler.aligned = settings.regularization.aligns();
+        if settings.regularization.acoustic_weight > 0.0 {
+            filler.acoustic_channels = acoustic_targets::channels(&settings.sizes);
+            filler.acoustic = Some(Arc::new(AcousticTargets::new(source.clone(), &settings.sizes)));
+        }
         let batches_in_all = recipe.steps * settings.accumulate.max(1);
         let place = (batches_in_all, slice.rank());
         let augmenter = Augmenter::new(&settings, &source, train, place).map(Arc::new);
@@ -338,11 +344,14 @@ impl StageCore for GptStage {
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        let [text, mel, correct, count, alignment, aligned] =
-            [0, 1, 2, 3, 4, 5].map(|i| f64::from(report.notes[i]));
+        let [text, mel, correct, count, alignment, aligned, acoustic] =
+            [0, 1, 2, 3, 4, 5, 6].map(|i| f64::from(report.notes[i]));
         let mut numbers = vec![("text", text), ("codes", mel), ("accuracy", correct / count.max(1.0))];
         if self.settings.regularization.aligns() {
             numbers.extend([("alignment", alignment), ("aligned", aligned / count.max(1.0))]);
+        }
+        if self.settings.regularization.acoustic_weight > 0.0 {
+            numbers.push(("acoustic", acoustic));
         }
         numbers
     }

@@ -244,6 +244,7 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
         window: 2,
         heard: 32,
         discriminators_from: 0.5,
+        mel_weight: 45.0,
         mode: Mode::Captured,
         feeding: Feeding::default(),
         balance: 1.0,

@@ -263,6 +263,7 @@ pub fn stage(
                 heard: 32,
                 // Discriminators join after half of the steps.
                 discriminators_from: 0.5,
+                mel_weight: 45.0,
                 mode: Mode::Captured,
                 feeding: Default::default(),
                 balance: 1.0,

@@ -1,7 +1,7 @@
 //! The programs of the decoder: validation, training by mel distance only, and training with discriminators.
 
-use super::DecoderSettings;
 use super::fill::{Inputs, SHARPNESS, SpeakerTargets};
+use super::{DecoderSettings, MEL_WEIGHT};
 use crate::error::TrainError;
 use crate::replica_slice::ReplicaSlice;
 use myxtts_model::decoder::Decoder;
@@ -16,8 +16,7 @@ use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
 use myxtts_tensor::{Backward, DType, Engine, ParameterId, Program, Recompute, Tape, Value as Node};
 
-/// HiFi-GAN's weights of the mel and feature losses, relative to the discriminators' loss.
-const MEL_WEIGHT: f32 = 45.0;
+/// HiFi-GAN's weight of the feature loss, relative to the discriminators' loss.
 const FEATURE_WEIGHT: f32 = 1.0;
 
 /// A program with the layout of its inputs.
@@ -133,7 +132,8 @@ pub(super) fn build(
     if what == What::Measured {
         tape.report_loss(distance);
     } else {
-        let mut parts = vec![(distance, MEL_WEIGHT)];
+        let mel_weight = if what == What::Adversarial { settings.mel_weight } else { MEL_WEIGHT };
+        let mut parts = vec![(distance, mel_weight as f32)];
         parts.extend(told.map(|told| (told, 1.0)));
         if what == What::Adversarial {
             let weights = discriminators.weights(&mut tape);

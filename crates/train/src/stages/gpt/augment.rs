@@ -13,6 +13,7 @@
 //! replicas, and after a resume.
 
 use super::GptSettings;
+use super::acoustic_targets::Segment;
 use crate::align::{Aligned, Alignments};
 use crate::overlay::WithCodes;
 use myxtts_data::record::RecordSource;
@@ -54,12 +55,19 @@ pub(super) struct Augmented {
     code_lengths: Vec<i32>,
     /// The token spoken at each code, `[rows, codes]`; -1 where it is unknown.
     spoken: Vec<i32>,
+    /// Per row: where its codes are from.
+    segments: Vec<Vec<Segment>>,
 }
 
 impl Augmented {
     pub fn rows<'a>(&'a self, prompts: &'a [Range<usize>]) -> Rows<'a> {
         let Augmented { text, text_lengths, codes, code_lengths, .. } = self;
         Rows { text, text_lengths, codes, code_lengths, prompts }
+    }
+
+    /// Per row: where its codes are from.
+    pub fn segments(&self) -> &[Vec<Segment>] {
+        &self.segments
     }
 
     /// Targets of the alignment head: for every code the token spoken there, and STOP after the last.
@@ -122,6 +130,7 @@ impl Augmenter {
             codes: rows.codes.to_vec(),
             code_lengths: rows.code_lengths.to_vec(),
             spoken: vec![-1; rows.codes.len()],
+            segments: whole_rows(records, rows.code_lengths),
         };
         if let Some(alignments) = &self.alignments {
             self.recombine(batch, (records, rows), alignments, &mut made);
@@ -179,6 +188,7 @@ impl Augmenter {
             made.codes[row * codes..][..sound].copy_from_slice(&joined.codes);
             made.code_lengths[row] = sound as i32;
             made.spoken[row * codes..][..sound].copy_from_slice(&joined.spoken);
+            made.segments[row] = joined.segments;
         }
     }
 
@@ -220,6 +230,7 @@ impl Augmenter {
             }
             joined.tokens.extend_from_slice(words);
             joined.codes.extend_from_slice(sound);
+            joined.segments.push(Segment { record, codes: piece.codes.clone() });
             let said = from.at_code[piece.codes].iter().map(|&token| from.tokens[token as usize]);
             joined.spoken.extend(said);
             if joined.codes.len() >= enough {
@@ -246,11 +257,21 @@ impl Augmenter {
     }
 }
 
+/// The segments of rows that are whole clips; rows without a record have none.
+pub(super) fn whole_rows(records: &[i32], code_lengths: &[i32]) -> Vec<Vec<Segment>> {
+    let row = |(&record, &codes): (&i32, &i32)| match u32::try_from(record) {
+        Ok(record) => vec![Segment { record, codes: 0..codes.max(0) as usize }],
+        Err(_) => Vec::new(),
+    };
+    records.iter().zip(code_lengths).map(row).collect()
+}
+
 #[derive(Default)]
 struct Joined {
     tokens: Vec<i32>,
     codes: Vec<i32>,
     spoken: Vec<i32>,
+    segments: Vec<Segment>,
 }
 
 /// A few words of a clip: tokens without the trailing space, and codes.
@@ -464,6 +485,11 @@ mod tests {
                 let letters: Vec<i32> = text.iter().copied().filter(|&token| token >= 10).collect();
                 assert_eq!(letters, spoken);
                 assert!(codes.iter().zip(spoken).all(|(code, token)| *code == token % MASK));
+                // Every code is the one at its place in its segment's clip.
+                let placed = made.segments[row].iter().flat_map(|segment| {
+                    augmenter.source.codes(segment.record as usize)[segment.codes.clone()].to_vec()
+                });
+                assert_eq!(placed.collect::<Vec<i32>>(), codes);
                 assert!(letters.iter().all(|token| ((token - 10) / 100) as u32 % 2 == record % 2));
             }
         }

@@ -1,7 +1,8 @@
 //! Converts a batch of records to the bytes of the GPT's inputs: ahead of the training loop, and for passes over a trained
 //! GPT.
 
-use super::augment::Augmenter;
+use super::acoustic_targets::AcousticTargets;
+use super::augment::{Augmenter, whole_rows};
 use super::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
 use super::conditioning_feed::ConditioningKind;
 use super::conditioning_input::ConditioningInput;
@@ -59,6 +60,10 @@ pub(in crate::stages) struct Filler {
     pub(super) shuffle_texts: bool,
     /// Whether there are targets of the alignment head.
     pub(super) aligned: bool,
+    /// Mel values per code that the acoustic head has to predict; 0 without such a head.
+    pub(super) acoustic_channels: usize,
+    /// Reads the targets of the acoustic head.
+    pub(super) acoustic: Option<Arc<AcousticTargets>>,
     /// Augments training batches; `None` for validation and latents.
     pub(super) augmenter: Option<Arc<Augmenter>>,
     images: HashMap<GptShape, (InputLayout, GptInputs, GptTargets)>,
@@ -80,6 +85,8 @@ impl Filler {
             kind: ConditioningKind::Mels,
             engine: None,
             aligned: false,
+            acoustic_channels: 0,
+            acoustic: None,
             augmenter: None,
             shuffle_texts: false,
             images: HashMap::new(),
@@ -96,10 +103,13 @@ impl Filler {
     pub fn tape(&self, shape: GptShape) -> (Tape, GptInputs, GptTargets) {
         let mut tape = Tape::new(self.layout.clone(), self.precision);
         let inputs = GptInputs::new(&mut tape, &self.sizes, shape, self.masks);
-        let targets = match self.aligned {
-            true => GptTargets::aligned(&mut tape, shape),
-            false => GptTargets::new(&mut tape, shape),
-        };
+        let mut targets = GptTargets::new(&mut tape, shape);
+        if self.aligned {
+            targets.add_spoken(&mut tape, shape);
+        }
+        if self.acoustic_channels > 0 {
+            targets.add_acoustic(&mut tape, shape, self.acoustic_channels);
+        }
         (tape, inputs, targets)
     }
 
@@ -166,6 +176,17 @@ impl Filler {
             };
             aligned = counted(&answers);
             image.write_i32(into, spoken, &answers);
+        }
+        if let (Some(value), Some(acoustic)) = (targets.acoustic, &self.acoustic) {
+            let whole;
+            let segments = match &augmented {
+                Some(augmented) => augmented.segments(),
+                None => {
+                    whole = whole_rows(ints("record"), rows.code_lengths);
+                    &whole
+                }
+            };
+            image.write_divided(into, value, &acoustic.of(segments, shape.mel)?, &self.stats);
         }
         let mut given = None;
         if let Condition::Mels { mels: input, lengths } = inputs.condition {

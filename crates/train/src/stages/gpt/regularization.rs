@@ -12,6 +12,8 @@ pub struct Regularization {
     pub recombination: f64,
     /// Weight of the alignment head's loss; 0 leaves it out.
     pub alignment_weight: f64,
+    /// Weight of the acoustic head's loss; 0 leaves it out.
+    pub acoustic_weight: f64,
     /// Whether attention is initialised along the text, in a GPT trained from scratch.
     pub diagonal: bool,
     /// Share of rows without their text, 0 to 1.
@@ -55,6 +57,9 @@ impl Regularization {
         }
         if self.aligns() {
             parts.push(format!("an alignment head with weight {}", self.alignment_weight));
+        }
+        if self.acoustic_weight > 0.0 {
+            parts.push(format!("an acoustic head with weight {}", self.acoustic_weight));
         }
         if self.text_dropout > 0.0 {
             parts.push(format!("{} of the rows without their text", percent(self.text_dropout)));

@@ -2,7 +2,7 @@
 
 use super::conditioning_feed::{ConditioningKind, parts};
 use super::fill::Filler;
-use super::{GptSettings, Phase, Shares};
+use super::{GptSettings, Phase, Shares, acoustic_targets};
 use crate::error::TrainError;
 use crate::overlay::CODES;
 use crate::replica_slice::{ReplicaSlice, Replicas};
@@ -35,6 +35,9 @@ pub(super) fn network(settings: &GptSettings, recipe: &Recipe) -> (Gpt, Arc<Layo
     }
     if settings.regularization.aligns() {
         gpt.add_alignment_head(&mut declare);
+    }
+    if settings.regularization.acoustic_weight > 0.0 {
+        gpt.add_acoustic_head(&mut declare, acoustic_targets::channels(&settings.sizes));
     }
     let (layout, released) = declare.finish();
     (gpt, layout, released)
@@ -149,13 +152,11 @@ impl StepBuilder<'_> {
             Phase::Validate => GptOptions::default(),
             _ => GptOptions { dropout: self.recipe.dropout as f32, recomputed_blocks: self.recomputed },
         };
-        let outputs = match phase {
-            Phase::Validate => self.gpt.forward(&mut tape, &inputs, &options),
-            _ => self.gpt.forward_aligned(&mut tape, &inputs, &options),
-        };
+        let outputs = self.gpt.forward_with_heads(&mut tape, &inputs, &options);
         let smoothing = if phase == Phase::Validate { 0.0 } else { self.recipe.label_smoothing as f32 };
         let weights = LossWeights {
             alignment: self.settings.regularization.alignment_weight as f32,
+            acoustic: self.settings.regularization.acoustic_weight as f32,
             smoothing,
             ..Default::default()
         };
@@ -170,6 +171,9 @@ impl StepBuilder<'_> {
             losses.mel = tape.multiply(losses.mel, own[1]);
             // A slice may have no such target, where a row lost its text or a clip could not be aligned.
             losses.alignment = losses.alignment.map(|(loss, correct)| (tape.multiply(loss, own[2]), correct));
+            // All slices have the same number of positions.
+            let part = 1.0 / self.slice.world() as f32;
+            losses.acoustic = losses.acoustic.map(|loss| tape.scale(loss, part));
             losses.total = losses.weighted(&mut tape, weights);
             shares = Some(own);
         }
@@ -226,6 +230,9 @@ impl<'a> GptForecast<'a> {
             (layout, machine.precision),
         );
         filler.aligned = settings.regularization.aligns();
+        if settings.regularization.acoustic_weight > 0.0 {
+            filler.acoustic_channels = acoustic_targets::channels(&settings.sizes);
+        }
         let slice = match replicas {
             0 | 1 => ReplicaSlice::WHOLE,
             // The other replicas only count; they never run.

@@ -17,11 +17,13 @@ fn score(loss: f64, accuracy: f64) -> f64 {
 }
 
 /// The result of a pass over validation batches: means over the targets, and the numbers of right codes and of all codes.
+#[derive(Default)]
 struct Pass {
     text: f64,
     codes: f64,
     correct: f64,
     count: f64,
+    acoustic: f64,
     is_shuffled: bool,
 }
 
@@ -39,6 +41,9 @@ impl GptStage {
         let text = sum(&right, |pass| pass.text * pass.count) / counted;
         let accuracy = sum(&right, |pass| pass.correct) / counted;
         let mut numbers = vec![("codes", codes), ("text", text), ("accuracy", accuracy)];
+        if self.settings.regularization.acoustic_weight > 0.0 {
+            numbers.push(("acoustic", sum(&right, |pass| pass.acoustic * pass.count) / counted));
+        }
         // The same batches with exchanged texts; batches where that is not possible are left out of the difference.
         let wrong = self.measured(&batches, true)?;
         let pairs = || right.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_shuffled);
@@ -68,10 +73,11 @@ impl GptStage {
             if is_shuffled == shuffle_texts {
                 let queued = self.run(&mut fed, Phase::Validate, &Control::default())?;
                 let report = self.engine.wait(queued.ticket)?;
-                let [text, codes, correct, count] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
-                passes.push(Pass { text, codes, correct, count, is_shuffled });
+                let [text, codes, correct, count, acoustic] =
+                    [0, 1, 2, 3, 6].map(|i| f64::from(report.notes[i]));
+                passes.push(Pass { text, codes, correct, count, acoustic, is_shuffled });
             } else {
-                passes.push(Pass { text: 0.0, codes: 0.0, correct: 0.0, count: 0.0, is_shuffled });
+                passes.push(Pass { is_shuffled, ..Pass::default() });
             }
             feed.give_back(fed.slot);
         }
