@@ -223,14 +223,16 @@ impl TrainError {
 /// settings or an installation fix, and [`Exit::Internal`] where a call failed.
 pub fn engine_exit(error: &myxtts_tensor::Error) -> Exit {
     use myxtts_tensor::Error;
-    use myxtts_tensor::cuda::nccl::NcclError;
+    use myxtts_tensor::cuda::nccl::{NcclError, REMOTE_ERROR};
     match error {
         Error::OutOfMemory { .. }
         | Error::Missing(_)
         | Error::Unsupported(_)
         | Error::Nccl(NcclError::Library(_)) => Exit::Usage,
-        // Other machines may be reached later.
-        Error::Nccl(NcclError::TimedOut { .. }) => Exit::Retry,
+        // Other machines may be reached later, or are gone.
+        Error::Nccl(NcclError::TimedOut { .. } | NcclError::Status { status: REMOTE_ERROR, .. }) => {
+            Exit::Retry
+        }
         Error::Driver { .. }
         | Error::Compile(_)
         | Error::Gemm(_)

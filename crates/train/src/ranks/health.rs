@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const WRITING: Duration = Duration::from_secs(2);
 /// Time that an ending rank waits for the others to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
+/// Time that a failed call waits for the heartbeat to name the rank that caused it.
+pub const EXPLAINED: Duration = Duration::from_secs(2);
 /// Time limit of a step while all ranks send heartbeats. The first step compiles.
 pub(crate) const STALLED: Duration = Duration::from_secs(900);
 /// Time that a rank which was informed of a loss gets to end by itself.
@@ -283,15 +285,24 @@ impl Health {
         })
     }
 
-    /// Explains why reading from or writing to a rank failed: by the heartbeat, which may need a moment to detect it, else
-    /// by the socket error.
-    pub(crate) fn explain(&self, rank: usize, error: &io::Error) -> RankError {
+    /// As [`cause`](Self::cause), but waits up to `limit` for one: a failed call to a lost rank may return before its
+    /// heartbeat is missed.
+    pub fn cause_within(&self, limit: Duration) -> Option<RankError> {
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(2) {
-            if let Some(cause) = self.cause() {
+        loop {
+            let cause = self.cause();
+            if cause.is_some() || began.elapsed() >= limit {
                 return cause;
             }
             std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Explains why reading from or writing to a rank failed: by the heartbeat, which may need a moment to detect it, else
+    /// by the socket error.
+    pub(crate) fn explain(&self, rank: usize, error: &io::Error) -> RankError {
+        if let Some(cause) = self.cause_within(EXPLAINED) {
+            return cause;
         }
         self.lost(rank, format!("its connection failed ({error})"));
         self.cause().unwrap_or(RankError::Socket(io::ErrorKind::NotConnected.into()))
