@@ -23,6 +23,8 @@ const FLOAT32: i32 = 7;
 const BFLOAT16: i32 = 9;
 const SUM: i32 = 0;
 
+/// Status of a call that NCCL refuses, such as two ranks on one GPU.
+pub const INVALID_USAGE: i32 = 5;
 /// Status of a call that failed because another process ended or the network to it did.
 pub const REMOTE_ERROR: i32 = 6;
 /// Status of a call that continues in the background.
