@@ -455,6 +455,20 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_call_waits_for_the_heartbeat_to_name_the_lost_rank() {
+        let three = three();
+        let began = Instant::now();
+        assert!(three.lead.cause_within(Duration::ZERO).is_none());
+        assert!(began.elapsed() < LIMIT, "it waited without being asked to");
+        let (lead, far) = (three.lead.clone(), three.cut[1].try_clone().unwrap());
+        let call = std::thread::spawn(move || lead.cause_within(Duration::from_secs(20)));
+        std::thread::sleep(Duration::from_millis(100));
+        far.shutdown(Shutdown::Both).unwrap();
+        let cause = call.join().unwrap();
+        assert!(matches!(cause, Some(RankError::Lost { rank: 2, .. })), "{cause:?}");
+    }
+
+    #[test]
     fn a_failure_keeps_its_message_and_a_normal_end_is_no_failure() {
         let three = three();
         three.others[0].fail("the disk is full", Exit::Io);
