@@ -330,9 +330,14 @@ impl Health {
         }
     }
 
+    /// From now on, connections that end are no loss.
+    pub(crate) fn expect_end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
     /// Marks the run as over, so that connections may end. Waits briefly for the others to receive it.
     pub(crate) fn finish(&self) {
-        self.over.store(true, Ordering::Release);
+        self.expect_end();
         self.tell(&Pulse::Bye, None);
         self.linger();
     }
@@ -484,6 +489,17 @@ mod tests {
         three.lead.finish();
         std::thread::sleep(LIMIT * 3 / 2);
         assert!(three.others.iter().chain([&three.lead]).all(|health| health.cause().is_none()));
+    }
+
+    #[test]
+    fn a_rank_that_ends_before_the_others_are_told_is_no_loss() {
+        let three = three();
+        three.lead.expect_end();
+        three.cut[0].shutdown(Shutdown::Both).unwrap();
+        std::thread::sleep(LIMIT / 2);
+        assert!(three.lead.cause().is_none(), "{:?}", three.lead.cause());
+        assert!(three.others[1].cause().is_none(), "{:?}", three.others[1].cause());
+        three.lead.finish();
     }
 
     #[test]
