@@ -3,13 +3,16 @@
 Rows, in this order; groups for --only are in brackets:
   note           [always]   machine, driver, NCCL, command
   corpus         [always]   a synthetic corpus, its cache, and the first run on the device, which compiles the kernels
-  dvae, gpt, decoder [equal] one process with the whole batch, then two ranks: losses of every step, weights of the ranks
+  *-1, *-0       [as needed] one process with the whole batch; models that other rows start from. A second call with the same OUT_DIR
+                            reuses them
+  gpt-2, dvae-2, decoder-2 [equal] two ranks beside it: losses of every step, weights of the ranks
   gpt-4          [equal]    the same with four ranks
   nccl           [equal]    which network NCCL chose between the ranks, from its own log
   resume         [resume]   two ranks, one process, two ranks: SIGTERM to rank 1 and SIGUSR1 save first
   timing-*       [timing]   ms per step: one process; two ranks; two ranks with --reduce-bf16; two processes without sums
   data-gpu-*     [datagpu]  ms per step with --data-gpu 0 --model-gpu 0 beside the default, for every stage
-  fault-*        [faults]   rank 1 killed, rank 0 killed, rank 2 of 3 killed, rank 1 stopped (SIGSTOP), connections to rank 0 cut, or silent
+  fault-*        [faults]   rank 1 killed, rank 0 killed, rank 2 of 3 killed, rank 1 stopped (SIGSTOP), connections to rank 0 cut, or
+                            silent; then a restart
 
 Limits: losses within 1e-5 of one process (absolute below 1, relative above), weights of all ranks the same bits, losses of ranks
 noticed within 30 s, exit code 75. Everything is computed in f32 for the rows that compare, and in the default precision (bf16 on
@@ -62,6 +65,8 @@ STEPS = {"dvae": 6, "gpt": 8, "decoder": 3} if args.cpu else {"dvae": 50, "gpt":
 TIMED, WARM = (8, 4) if args.cpu else (100, 50)
 ROWS = 12 if args.cpu else 16  # Clips per batch, for all ranks together: divisible by 4, and by 3 for the faults.
 FAULT_ROWS = 12
+# Seconds for a row.
+LONG = 400 if args.cpu else 90
 lock = threading.Lock()
 failed = []
 
@@ -185,6 +190,8 @@ def environment(rank=None, label="", f32=False, debug=False):
         env["NCCL_HOSTID"] = f"{label}-{rank}"
         env["NCCL_SOCKET_IFNAME"] = "lo"
         env.setdefault("NCCL_IB_DISABLE", "1")
+        # All ranks are on one machine, whatever its GPUs report about others.
+        env.setdefault("NCCL_MNNVL_ENABLE", "0")
         if debug:
             env["NCCL_DEBUG"] = "INFO"
             env["NCCL_DEBUG_FILE"] = str(logs / f"{label}-{rank}.nccl.%p")
@@ -215,6 +222,8 @@ class Run:
 
     def __init__(self, name, arguments, world=1, limit=90, f32=False, debug=False, proxied=False, named=None, more=()):
         self.name, self.world, self.folder = name, world, runs / (named or name)
+        if "--resume" not in arguments:
+            shutil.rmtree(self.folder, ignore_errors=True)
         self.before = len(self.events())
         self.started = time.monotonic()
         self.proxy = None
@@ -391,7 +400,15 @@ def note(_):
     except OSError:
         gpu = ""
     devices = of_program("devices")
-    nccl = next((line.strip() for line in devices.splitlines() if "nccl" in line.lower()), "no line about NCCL")
+    about_nccl = lambda: next((line.strip() for line in devices.splitlines() if "nccl" in line.lower()), "no line about NCCL")
+    if "not found" in about_nccl() and "MYXTTS_CUDA_PATH" not in os.environ:
+        # The packages of the Python that runs this, if it has NCCL.
+        for folder in map(Path, sys.path):
+            if (folder / "nvidia" / "nccl" / "lib").is_dir():
+                os.environ["MYXTTS_CUDA_PATH"] = str(folder)
+                devices = of_program("devices")
+                break
+    nccl = about_nccl()
     record("note", "INFO", f"{gpu or platform.processor()}; {nccl}", date=time.strftime("%Y-%m-%d %H:%M:%S"), gpu=gpu, cores=os.cpu_count(),
            program=of_program("--version"), devices=devices, python=platform.python_version(), only=sorted(groups), cpu=args.cpu)
 
@@ -454,40 +471,77 @@ def arguments_of(name, stage, source=None, **more):
     return stage_arguments(name, stage, STEPS[stage], preset, ROWS, source, **settings, **more)
 
 
-class Alone:
-    """Runs of one process that several rows compare with."""
+class Finished:
+    """A run of an earlier call."""
 
-    runs = {}
+    world = 1
 
+    def __init__(self, name):
+        self.name, self.folder = name, runs / name
 
-def one_process(stage, source=None, limit=90):
-    name = f"{stage}-1"
-    run = Run(name, arguments_of(name, stage, source), limit=limit, f32=True)
-    try:
-        run.finish(limit)
-    finally:
-        run.end()
-    Alone.runs[stage] = run
-    return run
+    events, losses = Run.events, Run.losses
 
 
-def equal(stage, world, source=None, debug=False):
-    name = f"{stage}-{world}"
+making = {name: threading.Lock() for name in ("dvae-1", "gpt-1", "decoder-0", "decoder-1", "fault-0", "timing-0")}
+sources = {}
 
-    def work(limit):
-        if stage not in Alone.runs:
-            raise RowFailed(f"there is no run of `{stage}` by one process to compare with")
-        run = Run(name, arguments_of(name, stage, source), world, limit, f32=True, debug=debug)
+
+def made(name, limit=None):
+    """A run of one process that other rows compare with or start from, made when it is first needed."""
+    limit = limit or LONG
+    with making[name]:
+        if name in sources:
+            return sources[name]
+        if (runs / name / "model").exists():
+            sources[name] = Finished(name)
+            return sources[name]
+        f32 = True
+        if name == "decoder-0":
+            # A model with all parts: its speaker encoder is known, so the stage decoder does not train it. One that is trained
+            # has batch norms, which see the rows of their own rank.
+            words = stage_arguments(name, "decoder", 1, preset, ROWS, model("gpt-1"), **EQUAL)
+        elif name == "fault-0":
+            words, f32 = stage_arguments(name, "dvae", 2, fault_preset, FAULT_ROWS), False
+        elif name == "timing-0":
+            words, f32 = stage_arguments(name, "dvae", 2, timing_preset, ROWS), False
+        else:
+            stage = name.split("-")[0]
+            words = arguments_of(name, stage, source_of(stage))
+        run = Run(name, words, limit=limit, f32=f32)
         try:
             seconds = run.finish(limit)
         finally:
             run.end()
-        if not compare(f"{stage}-{world}", Alone.runs[stage], run, stage, dict(seconds=seconds)):
-            return
+        losses = run.losses()
+        record(name, "INFO", f"one process: {len(losses)} steps, last loss {losses[max(losses)]:.4f}, {seconds:.1f} s with start and end", losses=losses)
+        sources[name] = run
+        return run
+
+
+def model(name):
+    return made(name).folder / "model"
+
+
+def source_of(stage):
+    """The model that a run of a stage starts from."""
+    return {"dvae": lambda: None, "gpt": lambda: model("dvae-1"), "decoder": lambda: model("decoder-0")}[stage]()
+
+
+def equal(stage, world, debug=False):
+    name = f"{stage}-{world}"
+
+    def work(limit):
+        one = made(f"{stage}-1", limit)
+        run = Run(name, arguments_of(name, stage, source_of(stage)), world, limit, f32=True, debug=debug)
+        try:
+            seconds = run.finish(limit)
+        finally:
+            run.end()
+        compare(name, one, run, stage, dict(seconds=seconds))
         if debug:
             network(name)
 
-    return name, 90 if not args.cpu else 400, work
+    return name, LONG, work
 
 
 def network(name):
@@ -500,44 +554,11 @@ def network(name):
            links=links, version=version)
 
 
-def base(stage, source):
-    """The run of one process, as a row."""
-    name = f"{stage}-1"
-
-    def work(limit):
-        run = one_process(stage, source() if source else None, limit)
-        losses = run.losses()
-        record(name, "INFO", f"one process: {len(losses)} steps, last loss {losses[max(losses)]:.4f}", losses=losses)
-
-    return name, 90 if not args.cpu else 400, work
-
-
-def codes():
-    """The model with the DVAE, which all runs of the stage gpt start from."""
-    return runs / "dvae-1" / "model"
-
-
-def decoder_start(limit):
-    """A model with all parts: its speaker encoder is known, so the stage decoder does not train it. One that is trained has batch
-    norms, which see the rows of their own rank."""
-    run = Run("decoder-0", stage_arguments("decoder-0", "decoder", 1, preset, ROWS, runs / "gpt-1" / "model", **EQUAL), limit=limit, f32=True)
-    try:
-        run.finish(limit)
-    finally:
-        run.end()
-
-
-def decoders(limit):
-    decoder_start(limit)
-    source = runs / "decoder-0" / "model"
-    base("decoder", lambda: source)[2](limit)
-    equal("decoder", 2, source)[2](limit)
-
-
 def resume(limit):
     """Two ranks, one process, two ranks, as one run."""
     name, total = "resume", STEPS["gpt"]
-    arguments = arguments_of(name, "gpt", codes())
+    one = made("gpt-1", limit)
+    arguments = arguments_of(name, "gpt", source_of("gpt"))
     parts = [(2, total // 3, signal.SIGTERM, 1), (1, 2 * total // 3, signal.SIGUSR1, 0), (2, None, None, None)]
     pieces = []
     for i, (world, until, number, receiver) in enumerate(parts):
@@ -557,10 +578,7 @@ def resume(limit):
         pieces.append({"world": world, "from": stage[0]["from"] if stage else None, "saved": saved, "hashes": run.hashes() if world > 1 else None})
         if i and pieces[i]["from"] != pieces[i - 1]["saved"][-1]:
             raise RowFailed(f"part {i + 1} continued from {pieces[i]['from']}, and part {i} had saved {pieces[i - 1]['saved']}")
-    last = run
-    if "gpt" not in Alone.runs:
-        raise RowFailed("there is no run of `gpt` by one process to compare with")
-    compare("resume", Alone.runs["gpt"], last, "gpt", dict(parts=pieces))
+    compare("resume", one, run, "gpt", dict(parts=pieces))
     say(f"     resume: {' -> '.join(str(piece['world']) + ' from step ' + str(piece['from']) for piece in pieces)}")
 
 
@@ -568,9 +586,7 @@ def timed(name, world, rows, more=(), count=1):
     """ms per step. With `count` runs at the same time, the first is measured."""
 
     def work(limit):
-        start = codes() if (codes()).exists() and timing_preset == preset else None
-        if start is None:
-            raise RowFailed("there is no DVAE of this size: the row dvae-1 makes it")
+        start = model("dvae-1" if timing_preset == preset else "timing-0")
         several = []
         try:
             for i in range(count):
@@ -592,20 +608,19 @@ def timed(name, world, rows, more=(), count=1):
         record(name, "INFO", f"{each:.2f} ms per step of {rows} clips (steps {WARM} to {TIMED}, p50 {gaps[len(gaps) // 2]:.1f}){waited}",
                ms_per_step=each, gaps_ms=gaps, communication=share, busy=busy, ranks_events=events, rows=rows, world=world)
 
-    return name, 60 if not args.cpu else 400, work
+    return name, LONG, work
 
 
 def data_gpu(stage, ways):
     """The default feed and the data GPU, on the same GPU."""
 
     def work(limit):
-        source = {"dvae": None, "gpt": codes(), "decoder": runs / "decoder-0" / "model"}[stage]
+        source = source_of(stage)
         found = {}
         steps, warm = (TIMED, WARM) if stage != "decoder" or args.cpu else (60, 30)
         for way, more in ways.items():
             name = f"data-gpu-{stage}-{way}"
-            # Without this setting the default would read all conditioning from a table on the GPU.
-            words = stage_arguments(name, stage, steps, timing_preset, ROWS, source, more, **{"data__buckets": 1})
+            words = stage_arguments(name, stage, steps, preset, ROWS, source, more, **{"data__buckets": 1})
             run = Run(name, words, limit=limit)
             try:
                 run.finish(limit)
@@ -616,7 +631,7 @@ def data_gpu(stage, ways):
         record(f"data-gpu-{stage}", "INFO", f"{found['data']:.2f} ms per step with the data GPU, {found['default']:.2f} without ({100 * slower:+.1f} %)",
                ms_per_step=found)
 
-    return f"data-gpu-{stage}", 60 if not args.cpu else 400, work
+    return f"data-gpu-{stage}", LONG, work
 
 
 # Seconds without a heartbeat, as by default on GPUs.
@@ -628,8 +643,7 @@ def fault(name, world, act, survivors, lost, proxied=False, revive=None):
 
     def work(limit):
         run_name = f"fault-{name}"
-        start = runs / "fault-dvae" / "model"
-        words = stage_arguments(run_name, "gpt", 1_000_000, fault_preset, FAULT_ROWS, start, training__checkpoint_every=5 if args.cpu else 50)
+        words = stage_arguments(run_name, "gpt", 1_000_000, fault_preset, FAULT_ROWS, model("fault-0"), training__checkpoint_every=5 if args.cpu else 50)
         run = Run(run_name, words, world, limit, proxied=proxied, more=["--rank-timeout", str(RANK_TIMEOUT)])
         figures = {}
         problems = []
@@ -680,15 +694,6 @@ def fault(name, world, act, survivors, lost, proxied=False, revive=None):
     return f"fault-{name}", 110 if not args.cpu else 500, work
 
 
-def fault_start(limit):
-    run = Run("fault-dvae", stage_arguments("fault-dvae", "dvae", 2, fault_preset, FAULT_ROWS), limit=limit)
-    try:
-        run.finish(limit)
-    finally:
-        run.end()
-    record("fault-dvae", "INFO", "a DVAE for the rows below")
-
-
 def kill(rank, number=signal.SIGKILL):
     return lambda run: run.ranks[rank].send(number)
 
@@ -710,7 +715,7 @@ def probes(limit):
     ]:
         os.environ.update(variables)
         try:
-            run = Run(name, arguments_of(name, "gpt", codes(), **settings), 2, limit, f32=True, debug=True)
+            run = Run(name, arguments_of(name, "gpt", source_of("gpt"), **settings), 2, limit, f32=True, debug=True)
             try:
                 seconds = run.finish(limit)
                 record(name, "INFO", f"works, {seconds:.1f} s", losses=run.losses())
@@ -723,28 +728,23 @@ def probes(limit):
                 os.environ.pop(variable, None)
 
 
-long = 90 if not args.cpu else 400
 row("note", 30, note)
-row("corpus", 120 if not args.cpu else 400, make_corpus)
-if groups & {"equal", "resume", "timing", "datagpu"}:
-    row(*base("dvae", None))
-if groups & {"equal", "resume"}:
-    row(*base("gpt", codes))
+row("corpus", LONG, make_corpus)
 if "equal" in groups:
-    # Two ranks of the gpt first, alone: if they fail, the others need not be tried for long.
-    row(*equal("gpt", 2, codes(), debug=not args.cpu))
+    # Two ranks of the gpt first, alone: if they fail, the probes say more than the other rows.
+    row(*equal("gpt", 2, debug=not args.cpu))
     if "gpt-2" in failed:
         row("probes", 40, probes)
-    together(equal("dvae", 2), equal("gpt", 4, codes()), ("decoder", long, decoders), *([("resume", long, resume)] if "resume" in groups else []))
+    together(equal("dvae", 2), equal("gpt", 4), equal("decoder", 2), *([("resume", LONG, resume)] if "resume" in groups else []))
 elif "resume" in groups:
-    row("resume", long, resume)
+    row("resume", LONG, resume)
 if "timing" in groups:
     row(*timed("timing-1", 1, ROWS * 2))
     row(*timed("timing-2", 2, ROWS * 2))
     row(*timed("timing-2-bf16", 2, ROWS * 2, ["--reduce-bf16"]))
     row(*timed("timing-no-sums", 1, ROWS, count=2))
 if "faults" in groups:
-    row("fault-dvae", long, fault_start)
+    row("fault-0", LONG, lambda limit: made("fault-0", limit))
     together(
         fault("killed", 2, kill(1), [0], {0: [1]}),
         fault("killed-rank-0", 2, kill(0), [1], {1: [0]}),
