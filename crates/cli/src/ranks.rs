@@ -8,7 +8,7 @@ use myxtts_run::exit::Exit;
 use myxtts_tensor::Device;
 use myxtts_train::briefing;
 use myxtts_train::ranks::discovery::{RankFlags, discover};
-use myxtts_train::ranks::health::GRACE;
+use myxtts_train::ranks::health::{EXPLAINED, GRACE};
 use myxtts_train::ranks::{Options, RankError, Ranks, Token};
 use myxtts_train::{RunError, TrainError};
 
@@ -102,7 +102,12 @@ pub fn finish(ranks: &Ranks, outcome: anyhow::Result<Exit>) -> anyhow::Result<Ex
 
 /// Handles an error that ends this rank: reports it to the others, unless another rank failed first.
 fn failed(ranks: &Ranks, error: anyhow::Error) -> anyhow::Error {
-    if let Some(cause) = ranks.health().cause() {
+    // NCCL may report that a rank is gone before its heartbeat does.
+    let limit = match exit_of(&error) {
+        Exit::Internal | Exit::Retry => EXPLAINED,
+        _ => Duration::ZERO,
+    };
+    if let Some(cause) = ranks.health().cause_within(limit) {
         // Exit at once: destructors would hang in libraries that wait for the GPUs of other ranks, and all files are
         // written.
         errln!("error: {cause}");

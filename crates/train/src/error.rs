@@ -223,14 +223,16 @@ impl TrainError {
 /// settings or an installation fix, and [`Exit::Internal`] where a call failed.
 pub fn engine_exit(error: &myxtts_tensor::Error) -> Exit {
     use myxtts_tensor::Error;
-    use myxtts_tensor::cuda::nccl::NcclError;
+    use myxtts_tensor::cuda::nccl::{INVALID_USAGE, NcclError, REMOTE_ERROR};
     match error {
         Error::OutOfMemory { .. }
         | Error::Missing(_)
         | Error::Unsupported(_)
-        | Error::Nccl(NcclError::Library(_)) => Exit::Usage,
-        // Other machines may be reached later.
-        Error::Nccl(NcclError::TimedOut { .. }) => Exit::Retry,
+        | Error::Nccl(NcclError::Library(_) | NcclError::Status { status: INVALID_USAGE, .. }) => Exit::Usage,
+        // Other machines may be reached later, or are gone.
+        Error::Nccl(NcclError::TimedOut { .. } | NcclError::Status { status: REMOTE_ERROR, .. }) => {
+            Exit::Retry
+        }
         Error::Driver { .. }
         | Error::Compile(_)
         | Error::Gemm(_)
@@ -249,12 +251,15 @@ mod tests {
     #[test]
     fn every_cause_has_its_exit_code() {
         let text = || "why".to_owned();
+        let status =
+            |status| Error::from(NcclError::Status { call: "a call", status, message: text() }).into();
         let driver = Error::Driver { doing: text(), reason: text() };
         let ended = CollectiveError::Ended { rank: 1, world: 2, reason: text() };
         let refused = std::io::Error::from(std::io::ErrorKind::WouldBlock);
         let cases: Vec<(TrainError, u8)> = vec![
             (Error::Unsupported(text()).into(), 2),
             (Error::from(NcclError::Library(text())).into(), 2),
+            (status(myxtts_tensor::cuda::nccl::INVALID_USAGE), 2),
             (TrainError::DeviceMemory(text()), 2),
             (TrainError::HostMemory(text()), 2),
             (TrainError::NotAModel { from: "model".into() }, 2),
@@ -267,9 +272,11 @@ mod tests {
             (driver.into(), 70),
             (Error::from(ended).into(), 70),
             (Error::from(NcclError::Aborted { rank: 0 }).into(), 70),
+            (status(1), 70),
             (TrainError::Internal(text()), 70),
             (TrainError::Thread { name: text(), source: refused }, 74),
             (Error::from(NcclError::TimedOut { rank: 0, world: 2, seconds: 9 }).into(), 75),
+            (status(myxtts_tensor::cuda::nccl::REMOTE_ERROR), 75),
             (TrainError::Interrupted, 143),
         ];
         for (error, code) in cases {

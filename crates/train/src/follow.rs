@@ -41,7 +41,7 @@ fn followed(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, Trai
                     context.machine.device
                 ));
                 ranks.answer(&Answer::Built { device: join::kind_of(context.machine.device).to_owned() })?;
-                if let Some(exit) = serve(ranks, stage)? {
+                if let Some(exit) = serve(ranks, stage, context)? {
                     return Ok(exit);
                 }
             }
@@ -53,7 +53,11 @@ fn followed(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, Trai
 }
 
 /// Serves one stage to its end.
-fn serve(ranks: &Arc<Ranks>, mut stage: Box<dyn Stage>) -> Result<Option<Exit>, TrainError> {
+fn serve(
+    ranks: &Arc<Ranks>,
+    mut stage: Box<dyn Stage>,
+    context: &StageContext<'_>,
+) -> Result<Option<Exit>, TrainError> {
     let joined = match ranks.next_order()? {
         Order::Join { nccl } => Joined::join(ranks, stage.engine_mut(), nccl.as_deref())?,
         Order::EndStage => return Ok(None),
@@ -88,7 +92,14 @@ fn serve(ranks: &Arc<Ranks>, mut stage: Box<dyn Stage>) -> Result<Option<Exit>, 
                 stage.restored()?;
                 Answer::Done
             }
-            Order::Hash => Answer::Hash(join::hash(stage.engine())?),
+            Order::Hash => {
+                let hash = join::hash(stage.engine())?;
+                let (rank, world, name) = (ranks.rank(), ranks.world(), stages::name(stage.kind()));
+                context
+                    .progress
+                    .say(&format!("rank {rank} of {world}: `{name}` ends with weights {hash:.16}"));
+                Answer::Hash(hash)
+            }
             Order::EndStage => break None,
             Order::Finish { exit } => break Some(Exit::from_code(exit).unwrap_or(Exit::Internal)),
             order => return Err(unexpected(&order).into()),

@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUstream;
@@ -23,6 +23,10 @@ const FLOAT32: i32 = 7;
 const BFLOAT16: i32 = 9;
 const SUM: i32 = 0;
 
+/// Status of a call that NCCL refuses, such as two ranks on one GPU.
+pub const INVALID_USAGE: i32 = 5;
+/// Status of a call that failed because another process ended or the network to it did.
+pub const REMOTE_ERROR: i32 = 6;
 /// Status of a call that continues in the background.
 const IN_PROGRESS: Status = 7;
 /// Polling interval for calls that continue in the background.
@@ -111,12 +115,21 @@ pub struct Nccl {
     abort: unsafe extern "C" fn(Raw) -> Status,
     async_error: unsafe extern "C" fn(Raw, *mut Status) -> Status,
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
+    /// Available since 2.13.
+    last_error: Option<unsafe extern "C" fn(Raw) -> *const c_char>,
     group_start: unsafe extern "C" fn() -> Status,
     group_end: unsafe extern "C" fn() -> Status,
     all_reduce: unsafe extern "C" fn(u64, u64, usize, i32, i32, Raw, CUstream) -> Status,
     broadcast: unsafe extern "C" fn(u64, u64, usize, i32, i32, Raw, CUstream) -> Status,
     // Declared after the functions that point into it.
     _library: Library,
+}
+
+/// # Safety
+/// The pointer must be null or point to a NUL-terminated string.
+unsafe fn text(pointer: *const c_char) -> Option<String> {
+    // SAFETY: guaranteed by the caller.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }
 
 impl Nccl {
@@ -152,6 +165,7 @@ impl Nccl {
                 abort: symbol(&library, "ncclCommAbort")?,
                 async_error: symbol(&library, "ncclCommGetAsyncError")?,
                 error_string: symbol(&library, "ncclGetErrorString")?,
+                last_error: symbol(&library, "ncclGetLastError").ok(),
                 group_start: symbol(&library, "ncclGroupStart")?,
                 group_end: symbol(&library, "ncclGroupEnd")?,
                 all_reduce: symbol(&library, "ncclAllReduce")?,
@@ -166,13 +180,13 @@ impl Nccl {
             return Ok(());
         }
         // SAFETY: NCCL returns a static string for any status.
-        let message = unsafe { (self.error_string)(status) };
-        let message = if message.is_null() {
-            "unknown".into()
-        } else {
-            // SAFETY: not null, and NUL-terminated.
-            unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
-        };
+        let mut message = unsafe { text((self.error_string)(status)) }.unwrap_or_else(|| "unknown".into());
+        // For example which ranks use the same GPU.
+        // SAFETY: NCCL returns its own buffer, and needs no communicator for it.
+        let detail = self.last_error.and_then(|last| unsafe { text(last(std::ptr::null_mut())) });
+        if let Some(detail) = detail.filter(|detail| !detail.trim().is_empty()) {
+            message = format!("{message}: {}", detail.trim());
+        }
         Err(NcclError::Status { call, status, message })
     }
 
@@ -191,14 +205,9 @@ impl Nccl {
         // SAFETY: there is room for one communicator per device.
         let status = unsafe { (self.init_all)(raw.as_mut_ptr(), count, devices.as_ptr()) };
         self.check_status("ncclCommInitAll", status)?;
-        let communicators = raw.into_iter().enumerate().map(|(rank, raw)| Communicator {
-            nccl: self.clone(),
-            raw: AtomicPtr::new(raw),
-            rank,
-            world: devices.len(),
-            calling: Mutex::default(),
-        });
-        Ok(communicators.collect())
+        let place = |rank| (rank, devices.len());
+        let communicators = raw.into_iter().enumerate();
+        Ok(communicators.map(|(rank, raw)| Communicator::new(self, raw, place(rank), true)).collect())
     }
 
     /// Creates a group id: one process creates it, all join with it.
@@ -231,15 +240,13 @@ impl Nccl {
         if status != IN_PROGRESS {
             self.check_status("ncclCommInitRankConfig", status)?;
         }
-        let nccl = self.clone();
-        let joined = Communicator { nccl, raw: AtomicPtr::new(raw), rank, world, calling: Mutex::default() };
-        match joined.wait_until_settled("ncclCommInitRankConfig", status, limit) {
-            Err(NcclError::TimedOut { .. }) => {
-                joined.abort();
-                Err(NcclError::TimedOut { rank, world, seconds: limit.as_secs() })
-            }
-            settled => settled.map(|()| joined),
+        let joined = Communicator::new(self, raw, (rank, world), blocking);
+        let settled = joined.wait_until_settled("ncclCommInitRankConfig", status, limit);
+        if settled.is_err() {
+            // One that is not complete may only be aborted: destroying it would wait for the other ranks.
+            joined.abort();
         }
+        settled.map(|()| joined)
     }
 
     /// Groups the calls made inside, so that they start together. Needed where one thread drives several GPUs:
@@ -264,9 +271,20 @@ pub struct Communicator {
     world: usize,
     /// NCCL accepts one call at a time per communicator, except for an abort.
     calling: Mutex<()>,
+    /// Whether calls wait for other processes instead of continuing in the background.
+    blocking: bool,
+    /// Held for reading during calls that return at once, and for writing while an abort takes the communicator, so
+    /// that no call uses memory that the abort frees.
+    in_use: RwLock<()>,
 }
 
 impl Communicator {
+    fn new(nccl: &Arc<Nccl>, raw: Raw, (rank, world): (usize, usize), blocking: bool) -> Communicator {
+        let (nccl, raw) = (nccl.clone(), AtomicPtr::new(raw));
+        let (calling, in_use) = (Mutex::default(), RwLock::default());
+        Communicator { nccl, raw, rank, world, calling, blocking, in_use }
+    }
+
     /// Rank of this GPU, counted from 0.
     pub fn rank(&self) -> usize {
         self.rank
@@ -275,6 +293,17 @@ impl Communicator {
     /// Number of GPUs in the group.
     pub fn world(&self) -> usize {
         self.world
+    }
+
+    /// Keeps an abort away during a call that returns at once.
+    fn using(&self) -> RwLockReadGuard<'_, ()> {
+        self.in_use.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`using`](Self::using), for a sum or a copy. One of a blocking communicator may wait for a lost rank, which
+    /// only an abort ends.
+    fn using_unless_blocking(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        (!self.blocking).then(|| self.using())
     }
 
     fn raw(&self) -> Result<Raw, NcclError> {
@@ -289,9 +318,11 @@ impl Communicator {
     /// The address must hold `len` f32 on this communicator's device until the stream has executed the sum.
     pub unsafe fn all_reduce_sum(&self, address: u64, len: usize, stream: CUstream) -> Result<(), NcclError> {
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        let using = self.using_unless_blocking();
         let raw = self.raw()?;
         // SAFETY: guaranteed by the caller; equal addresses mean in place.
         let status = unsafe { (self.nccl.all_reduce)(address, address, len, FLOAT32, SUM, raw, stream) };
+        drop(using);
         self.wait_until_settled("ncclAllReduce", status, CALL_TIMEOUT)
     }
 
@@ -306,9 +337,11 @@ impl Communicator {
         stream: CUstream,
     ) -> Result<(), NcclError> {
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        let using = self.using_unless_blocking();
         let raw = self.raw()?;
         // SAFETY: guaranteed by the caller; equal addresses mean in place.
         let status = unsafe { (self.nccl.all_reduce)(address, address, len, BFLOAT16, SUM, raw, stream) };
+        drop(using);
         self.wait_until_settled("ncclAllReduce", status, CALL_TIMEOUT)
     }
 
@@ -324,10 +357,7 @@ impl Communicator {
         }
         let began = Instant::now();
         loop {
-            let mut state = 0;
-            // SAFETY: a live communicator; writes one status.
-            let status = unsafe { (self.nccl.async_error)(self.raw()?, &mut state) };
-            self.nccl.check_status("ncclCommGetAsyncError", status)?;
+            let state = self.state()?;
             if state != IN_PROGRESS {
                 return self.nccl.check_status(call, state);
             }
@@ -352,27 +382,39 @@ impl Communicator {
     ) -> Result<(), NcclError> {
         assert!(root < self.world, "replica {root} of {}", self.world);
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        let using = self.using_unless_blocking();
         let raw = self.raw()?;
         // SAFETY: guaranteed by the caller.
         let status =
             unsafe { (self.nccl.broadcast)(address, address, len, FLOAT32, root as i32, raw, stream) };
+        drop(using);
         self.wait_until_settled("ncclBroadcast", status, CALL_TIMEOUT)
     }
 
-    /// Returns a failure of the link or of another GPU since the last call.
-    pub fn check(&self) -> Result<(), NcclError> {
+    /// The status of the last call, or of the link.
+    fn state(&self) -> Result<Status, NcclError> {
+        let _using = self.using();
         let raw = self.raw()?;
         let mut state = 0;
         // SAFETY: a live communicator; writes one status.
         let status = unsafe { (self.nccl.async_error)(raw, &mut state) };
         self.nccl.check_status("ncclCommGetAsyncError", status)?;
+        Ok(state)
+    }
+
+    /// Returns a failure of the link or of another GPU since the last call.
+    pub fn check(&self) -> Result<(), NcclError> {
+        let state = self.state()?;
         if state == IN_PROGRESS { Ok(()) } else { self.nccl.check_status("the communicator", state) }
     }
 
     /// Aborts the communicator: kernels that wait for other GPUs end, and later calls fail. May be called from any
     /// thread, for when a replica has died and the streams of the others would wait for it forever.
     pub fn abort(&self) {
-        let raw = self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        let raw = {
+            let _alone = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+            self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel)
+        };
         if !raw.is_null() {
             // SAFETY: alive until now, and taken by this call alone.
             unsafe { (self.nccl.abort)(raw) };

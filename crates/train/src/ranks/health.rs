@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const WRITING: Duration = Duration::from_secs(2);
 /// Time that an ending rank waits for the others to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
+/// Time that a failed call waits for the heartbeat to name the rank that caused it.
+pub const EXPLAINED: Duration = Duration::from_secs(2);
 /// Time limit of a step while all ranks send heartbeats. The first step compiles.
 pub(crate) const STALLED: Duration = Duration::from_secs(900);
 /// Time that a rank which was informed of a loss gets to end by itself.
@@ -283,15 +285,24 @@ impl Health {
         })
     }
 
-    /// Explains why reading from or writing to a rank failed: by the heartbeat, which may need a moment to detect it, else
-    /// by the socket error.
-    pub(crate) fn explain(&self, rank: usize, error: &io::Error) -> RankError {
+    /// As [`cause`](Self::cause), but waits up to `limit` for one: a failed call to a lost rank may return before its
+    /// heartbeat is missed.
+    pub fn cause_within(&self, limit: Duration) -> Option<RankError> {
         let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(2) {
-            if let Some(cause) = self.cause() {
+        loop {
+            let cause = self.cause();
+            if cause.is_some() || began.elapsed() >= limit {
                 return cause;
             }
             std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Explains why reading from or writing to a rank failed: by the heartbeat, which may need a moment to detect it, else
+    /// by the socket error.
+    pub(crate) fn explain(&self, rank: usize, error: &io::Error) -> RankError {
+        if let Some(cause) = self.cause_within(EXPLAINED) {
+            return cause;
         }
         self.lost(rank, format!("its connection failed ({error})"));
         self.cause().unwrap_or(RankError::Socket(io::ErrorKind::NotConnected.into()))
@@ -319,9 +330,14 @@ impl Health {
         }
     }
 
+    /// From now on, connections that end are no loss.
+    pub(crate) fn expect_end(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
     /// Marks the run as over, so that connections may end. Waits briefly for the others to receive it.
     pub(crate) fn finish(&self) {
-        self.over.store(true, Ordering::Release);
+        self.expect_end();
         self.tell(&Pulse::Bye, None);
         self.linger();
     }
@@ -444,6 +460,20 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_call_waits_for_the_heartbeat_to_name_the_lost_rank() {
+        let three = three();
+        let began = Instant::now();
+        assert!(three.lead.cause_within(Duration::ZERO).is_none());
+        assert!(began.elapsed() < LIMIT, "it waited without being asked to");
+        let (lead, far) = (three.lead.clone(), three.cut[1].try_clone().unwrap());
+        let call = std::thread::spawn(move || lead.cause_within(Duration::from_secs(20)));
+        std::thread::sleep(Duration::from_millis(100));
+        far.shutdown(Shutdown::Both).unwrap();
+        let cause = call.join().unwrap();
+        assert!(matches!(cause, Some(RankError::Lost { rank: 2, .. })), "{cause:?}");
+    }
+
+    #[test]
     fn a_failure_keeps_its_message_and_a_normal_end_is_no_failure() {
         let three = three();
         three.others[0].fail("the disk is full", Exit::Io);
@@ -459,6 +489,17 @@ mod tests {
         three.lead.finish();
         std::thread::sleep(LIMIT * 3 / 2);
         assert!(three.others.iter().chain([&three.lead]).all(|health| health.cause().is_none()));
+    }
+
+    #[test]
+    fn a_rank_that_ends_before_the_others_are_told_is_no_loss() {
+        let three = three();
+        three.lead.expect_end();
+        three.cut[0].shutdown(Shutdown::Both).unwrap();
+        std::thread::sleep(LIMIT / 2);
+        assert!(three.lead.cause().is_none(), "{:?}", three.lead.cause());
+        assert!(three.others[1].cause().is_none(), "{:?}", three.others[1].cause());
+        three.lead.finish();
     }
 
     #[test]

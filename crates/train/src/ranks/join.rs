@@ -95,9 +95,9 @@ fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainErr
     let health: Weak<Health> = Arc::downgrade(ranks.health());
     let rank = ranks.rank();
     let watching = move || {
-        while let Some(communicator) = communicator.upgrade() {
-            let checked = communicator.check();
-            drop(communicator);
+        while let Some(alive) = communicator.upgrade() {
+            let checked = alive.check();
+            drop(alive);
             let Some(health) = health.upgrade() else { return };
             if health.cause().is_some() {
                 return;
@@ -105,6 +105,10 @@ fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainErr
             if let Err(error) = checked {
                 // If a rank is lost, its heartbeat is missing as well, and identifies it.
                 std::thread::sleep(WHOSE);
+                // At the end of a stage, other ranks may have closed theirs a moment before this one.
+                if communicator.strong_count() == 0 {
+                    return;
+                }
                 health.lost(rank, format!("its GPU lost the others ({error})"));
                 return;
             }

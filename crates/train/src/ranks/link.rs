@@ -293,9 +293,14 @@ impl Ranks {
 
     /// Rank 0: ends the run without an error, on all ranks.
     pub fn finish(&self, exit: Exit) -> Result<(), RankError> {
-        self.order(&Order::Finish { exit: exit.code() })?;
+        // First: ranks end, and close their connections, as soon as they have received the order.
+        self.health.expect_end();
+        let order = Order::Finish { exit: exit.code() };
+        // All are told, whether or not another one can be reached.
+        let told: Vec<io::Result<()>> =
+            self.orders().iter_mut().map(|one| wire::send(&mut one.stream, &order)).collect();
         self.health.finish();
-        Ok(())
+        told.into_iter().collect::<io::Result<()>>().map_err(RankError::Socket)
     }
 }
 

@@ -11,6 +11,8 @@ use serde_json::json;
 
 /// Steps between two points of a curve.
 const CURVE_EVERY: u64 = 10;
+/// Steps at the beginning of a stage that are all points of its curves.
+const CURVE_START: u64 = 100;
 
 impl Session<'_> {
     /// Checks the report of a step, and writes it to events, curves and progress.
@@ -86,7 +88,7 @@ impl Session<'_> {
         }
         guards.trend.observe(loss);
         let numbers = stage.numbers(report);
-        if step.is_multiple_of(CURVE_EVERY) || step == 1 {
+        if step.is_multiple_of(CURVE_EVERY) || step <= CURVE_START {
             let curve = |what: &str| format!("{name}/{what}");
             let mut curves = vec![
                 (curve("loss"), loss as f32),

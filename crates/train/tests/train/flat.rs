@@ -30,9 +30,9 @@ const SAMPLES: u64 = 100;
 const GROWTH_KIB: i64 = 16 << 10;
 const SHORT_GROWTH_KIB: i64 = 2 << 10;
 /// Bytes that a step may add to `events.jsonl`, which has a line for every tenth step; and bytes of its 60 validations and
-/// checkpoints.
+/// checkpoints, and of its first 100 steps, which have a line each.
 const EVENT_BYTES: u64 = 50;
-const OTHER_EVENT_BYTES: u64 = 32 << 10;
+const OTHER_EVENT_BYTES: u64 = 96 << 10;
 /// Entries that are kept: the newest checkpoint, the best, the best of the stage, and the lock.
 const KEPT: i64 = 4;
 
