@@ -13,6 +13,7 @@ mod tiny;
 
 mod accumulation;
 mod align;
+mod bad_records;
 mod best;
 mod chart;
 mod checked;
