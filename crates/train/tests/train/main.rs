@@ -17,6 +17,7 @@ mod bad_records;
 mod best;
 mod chart;
 mod checked;
+mod codes;
 mod conditioning;
 mod diagnose;
 mod evaluate;
