@@ -4,9 +4,10 @@
 //! starts from evenly cut clips and alternates between estimating the Gaussians and finding the best monotonic path
 //! (Viterbi). It takes seconds and needs no GPU. Sums run in a fixed order, so that a resumed run gets the same alignment.
 
+use crate::bad_records::BadRecords;
 use crate::error::TrainError;
 use crate::overlay::{floats, position};
-use myxtts_data::record::{DVAE_MEL, RecordSource, TOKENS};
+use myxtts_data::record::{DVAE_MEL, RecordError, RecordSource, TOKENS};
 use myxtts_data::tokenizer::Tokenizer;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -74,18 +75,20 @@ impl Alignments {
         (codes > 0).then(|| tokens as f64 / codes as f64)
     }
 
-    /// Aligns `records`; record `r` has `codes_of(r)` codes.
+    /// Aligns `records`; record `r` has `codes_of(r)` codes. Records without codes, and those counted in `bad`, are not
+    /// aligned.
     pub fn of(
         source: &dyn RecordSource,
         records: &[u32],
         tokenizer: &Tokenizer,
         codes_of: &(dyn Fn(u32) -> usize + Sync),
+        bad: &mut BadRecords,
         stop: &AtomicBool,
     ) -> Result<Alignments, TrainError> {
         // Sums are taken in sorted order, so that the order of the argument does not matter.
         let mut records = records.to_vec();
         records.sort_unstable();
-        let clips = read(source, &records, tokenizer, codes_of)?;
+        let clips = read(source, &records, tokenizer, codes_of, bad)?;
         let aligned = align(clips, stop)?;
         let of = aligned.into_iter().map(|(record, aligned)| (record, Arc::new(aligned))).collect();
         Ok(Alignments { of })
@@ -137,10 +140,12 @@ fn read(
     records: &[u32],
     tokenizer: &Tokenizer,
     codes_of: &(dyn Fn(u32) -> usize + Sync),
+    bad: &mut BadRecords,
 ) -> Result<Vec<Clip>, TrainError> {
     let at = position(source, TOKENS);
-    let mut clips = records
+    let read: Vec<Result<Clip, RecordError>> = records
         .par_iter()
+        .filter(|&&record| codes_of(record) > 0)
         .map(|&record| {
             let mut tokens = vec![0i32; source.rows(record as usize, at) as usize];
             let rows = source.read(record as usize, at, 0, bytemuck::cast_slice_mut(&mut tokens))?;
@@ -155,8 +160,12 @@ fn read(
                 features: cepstra(&mel),
             })
         })
-        .collect::<Result<Vec<Clip>, TrainError>>()?;
-    clips.retain(|clip| clip.codes > 0 && clip.steps() > 0 && !clip.tokens.is_empty());
+        .collect();
+    let mut clips = Vec::with_capacity(read.len());
+    for clip in read {
+        clips.extend(bad.check(clip)?);
+    }
+    clips.retain(|clip| clip.steps() > 0 && !clip.tokens.is_empty());
     normalise(&mut clips);
     Ok(clips)
 }

@@ -28,6 +28,23 @@ pub enum TrainError {
     /// A required record cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// More records cannot be read than `data.failure_budget` allows.
+    #[error(
+        "{bad} of {total} records cannot be read for the {doing}, more than the budget of {:.1} %: {problems}; run `myxtts verify --fix`",
+        rate * 100.0
+    )]
+    BadRecords {
+        /// What is computed from the records.
+        doing: &'static str,
+        /// Number of bad records found so far.
+        bad: usize,
+        /// Number of records to read.
+        total: usize,
+        /// Fraction that is allowed.
+        rate: f64,
+        /// The first few of them, with their reasons.
+        problems: String,
+    },
     /// A text or its codes do not fit the model.
     #[error(transparent)]
     Sequence(#[from] SequenceError),
@@ -207,6 +224,7 @@ impl TrainError {
             TrainError::Plan(_)
             | TrainError::Loader(_)
             | TrainError::Record(_)
+            | TrainError::BadRecords { .. }
             | TrainError::Sequence(_)
             | TrainError::Shape(_)
             | TrainError::NoClips(_)
@@ -269,6 +287,7 @@ mod tests {
             (TrainError::Vocabulary(text()), 65),
             (TrainError::UnusableModel(text()), 65),
             (TrainError::Feed(text()), 65),
+            (TrainError::BadRecords { doing: "codes", bad: 1, total: 2, rate: 0.0, problems: text() }, 65),
             (driver.into(), 70),
             (Error::from(ended).into(), 70),
             (Error::from(NcclError::Aborted { rank: 0 }).into(), 70),

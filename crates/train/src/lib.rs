@@ -43,6 +43,7 @@
 //! # Ok::<(), myxtts_train::strategy::StrategyError>(())
 //! ```
 
+pub mod bad_records;
 mod error;
 mod fault;
 mod rank_error;

@@ -1,6 +1,7 @@
 //! What a stage is built from, and how it is built: on one device, on several, or on the ranks of a run.
 
 use crate::align::Alignments;
+use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::Feeding;
@@ -286,9 +287,12 @@ impl<'a> StageContext<'a> {
     fn alignments(&self, codes_of: &(dyn Fn(u32) -> usize + Sync)) -> Result<Arc<Alignments>, TrainError> {
         self.progress.start("alignment of text and codes", 1);
         let Corpus { source, train, tokenizer, .. } = self.corpus;
-        let aligned = Alignments::of(&**source, train, tokenizer, codes_of, &self.stop);
+        let mut bad = BadRecords::new("alignment", self.feeding.failures.rate, train.len());
+        let aligned = Alignments::of(&**source, train, tokenizer, codes_of, &mut bad, &self.stop);
         self.progress.finish();
-        Ok(Arc::new(aligned?))
+        let aligned = Arc::new(aligned?);
+        bad.message("the alignment of text and codes").iter().for_each(|line| self.progress.say(line));
+        Ok(aligned)
     }
 
     /// The device for what is computed once from all records: audio codes, and the GPT's states over them.
@@ -303,7 +307,8 @@ impl<'a> StageContext<'a> {
         let (source, disk) = (&self.corpus.source, disk_from_env());
         let job = JobControl { progress: self.progress, stop: &self.stop };
         let file = CodesFile { disk: &*disk, path: &self.codes };
-        let make = || codes_of(&**source, model, self.data_machine(), file, job);
+        let failures = self.feeding.failures;
+        let make = || codes_of(&**source, model, self.data_machine(), failures, file, job);
         let codes = match self.ranks {
             None => make()?,
             Some(ranks) => {

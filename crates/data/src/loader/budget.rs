@@ -92,8 +92,8 @@ impl Quarantine {
     }
 }
 
-/// Formats the first few problems.
-pub(super) fn summary(problems: &[Problem]) -> String {
+/// Formats the first few problems, and how many more there are.
+pub fn summary(problems: &[Problem]) -> String {
     let mut listed: Vec<String> = problems.iter().take(MAX_LISTED).map(ToString::to_string).collect();
     if problems.len() > MAX_LISTED {
         listed.push(format!("and {} more", problems.len() - MAX_LISTED));

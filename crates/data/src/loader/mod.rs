@@ -18,7 +18,7 @@ mod workers;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use budget::{FailureBudget, Quarantine};
+pub use budget::{FailureBudget, Quarantine, summary};
 pub use notes::Notes;
 pub use slab::{HostSlab, Slab};
 pub use stats::{Quantiles, Stats};

@@ -1,21 +1,29 @@
 //! The audio codes of every record: computed once by the trained DVAE, and stored in the run folder.
 
+use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::job_control::JobControl;
 use crate::model::{DVAE, Model};
-use crate::overlay::floats;
+use crate::overlay::{floats, position};
+use myxtts_data::loader::FailureBudget;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::Declare;
 use myxtts_model::dvae::{Dvae, DvaeSizes};
 use myxtts_run::durable::{self, Disk};
 use myxtts_tensor::{Control, DType, Engine, EngineOptions, Program, Tape, Training, Value};
-use std::collections::HashMap;
+use rayon::prelude::*;
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// Clips are padded with silence to a multiple of this many frames, as the original pads its batches: so a few programs
 /// serve all lengths.
 const UNIT: usize = 64;
+
+/// Maximum number of frames of a batch, padding included.
+const BATCH_FRAMES: usize = 1 << 14;
 
 /// Log-mel value of silence, in both front-ends of the GPT.
 const FLOOR: f32 = -11.512_925;
@@ -28,7 +36,18 @@ pub struct Encoder {
     engine: Engine,
     dvae: Dvae,
     stats: Vec<f32>,
-    programs: HashMap<usize, (Program, Value, Value)>,
+    /// By rows and padded frames: the program, its input and its result.
+    programs: HashMap<(usize, usize), (Program, Value, Value)>,
+}
+
+/// Number of frames that a clip is padded to.
+fn padded(frames: usize) -> usize {
+    frames.next_multiple_of(UNIT).max(UNIT)
+}
+
+/// Number of clips per batch.
+fn batch_rows(padded: usize) -> usize {
+    (BATCH_FRAMES / padded).max(1)
 }
 
 impl Encoder {
@@ -56,19 +75,51 @@ impl Encoder {
 
     /// The codes of raw log-mels `[frames, bands]`.
     pub fn codes(&mut self, mel: &[f32]) -> Result<Vec<i32>, TrainError> {
+        let codes = self.codes_of_all(&[mel])?;
+        Ok(codes.into_iter().next().unwrap_or_default())
+    }
+
+    /// The codes of several clips, each raw log-mels `[frames, bands]`. Clips of equal padded length share a batch: a clip is
+    /// padded as it would be alone, so that its codes do not depend on the others.
+    pub fn codes_of_all(&mut self, mels: &[&[f32]]) -> Result<Vec<Vec<i32>>, TrainError> {
         let bands = self.stats.len();
-        let frames = mel.len() / bands;
-        let padded = frames.next_multiple_of(UNIT).max(UNIT);
-        let mut data = vec![FLOOR; padded * bands];
-        data[..mel.len()].copy_from_slice(mel);
+        let mut by_length: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (clip, mel) in mels.iter().enumerate() {
+            by_length.entry(padded(mel.len() / bands)).or_default().push(clip);
+        }
+        let mut all = vec![Vec::new(); mels.len()];
+        for (padded, clips) in by_length {
+            for batch in clips.chunks(batch_rows(padded)) {
+                let ids = self.encode(batch.iter().map(|&clip| mels[clip]), batch.len(), padded)?;
+                for (&clip, ids) in batch.iter().zip(ids.chunks_exact(ids.len() / batch.len())) {
+                    let count = self.dvae.sizes().codes_of(mels[clip].len() / bands);
+                    all[clip] = ids[..count].to_vec();
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Encodes `rows` clips as one batch of `padded` frames each; the codes of the padding are included.
+    fn encode<'a>(
+        &mut self,
+        mels: impl Iterator<Item = &'a [f32]>,
+        rows: usize,
+        padded: usize,
+    ) -> Result<Vec<i32>, TrainError> {
+        let bands = self.stats.len();
+        let mut data = vec![FLOOR; rows * padded * bands];
+        data.chunks_exact_mut(padded * bands)
+            .zip(mels)
+            .for_each(|(row, mel)| row[..mel.len()].copy_from_slice(mel));
         for frame in data.chunks_exact_mut(bands) {
             frame.iter_mut().zip(&self.stats).for_each(|(x, s)| *x /= s);
         }
-        let (program, input, ids) = match self.programs.entry(padded) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
+        let (program, input, ids) = match self.programs.entry((rows, padded)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let mut tape = Tape::new(self.engine.layout().clone(), self.engine.precision());
-                let input = tape.input([1, padded, bands], DType::F32);
+                let input = tape.input([rows, padded, bands], DType::F32);
                 let encoded = self.dvae.encode(&mut tape, input);
                 let ids = self.dvae.codes(&mut tape, encoded);
                 tape.keep(ids);
@@ -77,9 +128,7 @@ impl Encoder {
         };
         self.engine.write(program, *input, &data)?;
         self.engine.run(program, &Control::default())?;
-        let mut codes = self.engine.read_i32(program, *ids)?;
-        codes.truncate(self.dvae.sizes().codes_of(frames));
-        Ok(codes)
+        Ok(self.engine.read_i32(program, *ids)?)
     }
 
     /// Decodes codes to raw log-mels `[4 x codes, bands]`.
@@ -111,12 +160,14 @@ pub struct CodesFile<'a> {
     pub path: &'a Path,
 }
 
-/// The codes of all records, empty for a record with NaN or Inf. They are read from `kept` where it belongs to the same
-/// records and DVAE, else computed. Two processes may compute them at once: each writes a whole file, and both are equal.
+/// The codes of all records, empty for a record that cannot be read or has NaN or Inf: later stages leave it out. They are
+/// read from `kept` where it belongs to the same records and DVAE, else computed. Two processes may compute them at once:
+/// each writes a whole file, and both are equal.
 pub fn codes_of(
     source: &dyn RecordSource,
     model: &Model,
     machine: ComputeDevice,
+    failures: FailureBudget,
     CodesFile { disk, path: kept }: CodesFile<'_>,
     JobControl { progress, stop }: JobControl<'_>,
 ) -> Result<Vec<Vec<i32>>, TrainError> {
@@ -129,22 +180,42 @@ pub fn codes_of(
         return Ok(codes);
     }
     let mut encoder = Encoder::new(model, machine)?;
-    let (mut codes, mut silent) = (Vec::with_capacity(source.len()), Vec::new());
+    let mut codes = vec![Vec::new(); source.len()];
+    let (mut silent, mut bad) = (Vec::new(), BadRecords::new("audio codes", failures.rate, source.len()));
+    let column = position(source, DVAE_MEL);
+    let length = |record: &usize| padded(source.rows(*record, column) as usize);
+    // Longest first, so that the engine allocates the memory of its largest batch only once.
+    let mut records: Vec<usize> = (0..source.len()).collect();
+    records.sort_by_key(|record| Reverse(length(record)));
     progress.start("audio codes", source.len() as u64);
-    for record in 0..source.len() {
-        super::check_stop(stop).inspect_err(|_| progress.finish())?;
-        let mel = floats(source, record, DVAE_MEL)?;
-        // Every row has a nearest code, even NaN: the record would be trained on as if it were speech.
-        codes.push(if mel.iter().all(|x| x.is_finite()) {
-            encoder.codes(&mel)?
-        } else {
-            silent.push(source.id(record));
-            Vec::new()
-        });
-        progress.advance(1);
+    for same in records.chunk_by(|one, other| length(one) == length(other)) {
+        for batch in same.chunks(batch_rows(length(&same[0]))) {
+            super::check_stop(stop).inspect_err(|_| progress.finish())?;
+            let read: Vec<_> = batch.par_iter().map(|&record| floats(source, record, DVAE_MEL)).collect();
+            let mut mels = Vec::with_capacity(batch.len());
+            for (&record, mel) in batch.iter().zip(read) {
+                match bad.check(mel).inspect_err(|_| progress.finish())? {
+                    // Every row has a nearest code, even NaN: the record would be trained on as if it were speech.
+                    Some(mel) if mel.iter().any(|x| !x.is_finite()) => silent.push(record),
+                    Some(mel) => mels.push((record, mel)),
+                    None => {}
+                }
+            }
+            let clips: Vec<&[f32]> = mels.iter().map(|(_, mel)| &mel[..]).collect();
+            for ((record, _), made) in mels.iter().zip(encoder.codes_of_all(&clips)?) {
+                codes[*record] = made;
+            }
+            progress.advance(batch.len() as u64);
+        }
+        encoder.programs.clear();
     }
     progress.finish();
+    if let Some(line) = bad.message("the stages gpt and decoder") {
+        progress.say(&line);
+    }
     if !silent.is_empty() {
+        silent.sort_unstable();
+        let silent: Vec<String> = silent.into_iter().map(|record| source.id(record)).collect();
         progress.say(&format!("left out, because their mels have NaN or Inf: {}", super::named(&silent)));
     }
     if let Some(line) = collapsed(&codes, encoder.dvae.sizes().codes) {

@@ -8,6 +8,7 @@ mod token_targets;
 
 use super::gpt::conditioning_input::ConditioningInput;
 use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation};
+use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Maker, Measured, field, maker_of};
@@ -16,7 +17,7 @@ use crate::overlay::floats;
 use crate::replica_slice::ReplicaSlice;
 use mel_feed::MelFeed;
 use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
-use myxtts_data::loader::{Notes, Options as LoaderOptions};
+use myxtts_data::loader::{FailureBudget, Notes, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
 use myxtts_model::declare::{TRAINING_ONLY, is_training_only};
@@ -78,22 +79,35 @@ pub struct DvaeStage {
     mel_feed: Result<MelFeed, Option<String>>,
     feed: Option<Feed<DvaeBatch>>,
     notes: Notes,
+    /// Names the records that could not be read when the stage was built.
+    bad_records: Option<String>,
     step: Ready,
     measure: Ready,
 }
 
-/// Per band: the root mean square, by which mels are divided so that all bands have equal weight, and the mean.
+/// Statistics of the mels of a set of records.
+struct MelStatistics {
+    /// Per band: the root mean square, by which mels are divided so that all bands have equal weight.
+    scale: Vec<f32>,
+    /// Per band.
+    mean: Vec<f32>,
+    /// Names the records that could not be read.
+    bad: Option<String>,
+}
+
 fn measure_mels(
     source: &dyn RecordSource,
     records: &[u32],
     bands: usize,
-) -> Result<(Vec<f32>, Vec<f32>), TrainError> {
+    failures: FailureBudget,
+) -> Result<MelStatistics, TrainError> {
     let (mut squares, mut sums) = (vec![0f64; bands], vec![0f64; bands]);
     let mut frames = 0u64;
     // Sampled evenly over the set, whatever its order.
     let every = records.len().div_ceil(MEASURED).max(1);
+    let mut bad = BadRecords::new("mel statistics", failures.rate, records.len().div_ceil(every));
     for &record in records.iter().step_by(every) {
-        let mels = floats(source, record as usize, DVAE_MEL)?;
+        let Some(mels) = bad.check(floats(source, record as usize, DVAE_MEL))? else { continue };
         // One NaN or Inf frame would spoil the statistics of all clips. The steps of that clip report it.
         for frame in mels.chunks_exact(bands).filter(|frame| are_numbers(frame)) {
             squares.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
@@ -102,8 +116,9 @@ fn measure_mels(
         }
     }
     let frames = frames.max(1) as f64;
-    let stats = squares.into_iter().map(|sum| ((sum / frames).sqrt() as f32).max(1e-3)).collect();
-    Ok((stats, sums.into_iter().map(|sum| (sum / frames) as f32).collect()))
+    let scale = squares.into_iter().map(|sum| ((sum / frames).sqrt() as f32).max(1e-3)).collect();
+    let mean = sums.into_iter().map(|sum| (sum / frames) as f32).collect();
+    Ok(MelStatistics { scale, mean, bad: bad.message("the mel statistics") })
 }
 
 /// Batch settings of the training windows.
@@ -178,10 +193,10 @@ impl DvaeStage {
         model: &Model,
     ) -> Result<DvaeStage, TrainError> {
         let bands = settings.sizes.channels;
-        let (measured, mean) = measure_mels(&*source, train, bands)?;
+        let measured = measure_mels(&*source, train, bands, settings.feeding.failures)?;
         let stats = match model.numbers(MEL_STATS) {
             Some(_) => model.mel_stats(bands),
-            None => measured,
+            None => measured.scale,
         };
         let (dvae, layout, released) = network(&settings, &recipe);
         let mut engine = Engine::new(machine.device, layout, machine.precision, options(&settings, &recipe))?;
@@ -215,11 +230,12 @@ impl DvaeStage {
             mel_feed,
             feed: None,
             notes: Notes::default(),
+            bad_records: measured.bad,
             step,
             measure,
         };
         if !known {
-            stage.start_at(&mean)?;
+            stage.start_at(&measured.mean)?;
             stage.fill_codebook()?;
         }
         Ok(stage)
@@ -383,6 +399,7 @@ impl StageCore for DvaeStage {
             Ok(mel_feed) => lines.push(mel_feed.description()),
             Err(why) => lines.extend(why.clone()),
         }
+        lines.extend(self.bad_records.clone());
         lines
     }
 

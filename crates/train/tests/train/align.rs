@@ -9,6 +9,7 @@ use myxtts_run::seed::Seed;
 use myxtts_tensor::Control;
 use myxtts_text::Cleaner;
 use myxtts_train::align::Alignments;
+use myxtts_train::bad_records::BadRecords;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::RecordSplit;
@@ -144,7 +145,8 @@ fn letters() -> (Tokenizer, Letters) {
 fn aligned(tokenizer: &Tokenizer, source: &Letters) -> Alignments {
     let records: Vec<u32> = (0..source.len() as u32).collect();
     let codes = |record: u32| source.codes(record as usize);
-    Alignments::of(source, &records, tokenizer, &codes, &AtomicBool::new(false)).unwrap()
+    let mut bad = BadRecords::new("alignment", 0.0, records.len());
+    Alignments::of(source, &records, tokenizer, &codes, &mut bad, &AtomicBool::new(false)).unwrap()
 }
 
 #[test]

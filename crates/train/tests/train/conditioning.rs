@@ -16,6 +16,7 @@ use myxtts_run::config::{HostResources, Sources};
 use myxtts_run::plan::{Plan, Recipe, StageKind};
 use myxtts_tensor::{Control, Device, Mode, Report};
 use myxtts_train::align::Alignments;
+use myxtts_train::bad_records::BadRecords;
 use myxtts_train::feed::{Depth, Feeding};
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
@@ -348,7 +349,9 @@ fn a_dvae_learns_the_same_from_mels_computed_on_a_device() {
     let tokenizer = train([("en", letters)], &TrainOptions::default()).unwrap();
     let (records, _) = sides();
     let codes_of = |record: u32| source.rows(record as usize, 2) as usize / 4;
-    let alignments = Alignments::of(&*source, &records, &tokenizer, &codes_of, &Default::default()).unwrap();
+    let mut bad = BadRecords::new("alignment", 0.0, records.len());
+    let alignments =
+        Alignments::of(&*source, &records, &tokenizer, &codes_of, &mut bad, &Default::default()).unwrap();
     assert!(alignments.rate().is_some(), "no clip was aligned");
     let spoken = TokenTargets {
         weight: 1.0,

@@ -1,5 +1,6 @@
 //! A stop request before a stage exists: codes and states of every clip are computed before its first step.
 
+use myxtts_data::loader::FailureBudget;
 use myxtts_data::tokenizer::{self, Tokenizer, TrainOptions};
 use myxtts_run::config::{Flag, HostResources, Sources};
 use myxtts_run::durable::OsDisk;
@@ -19,6 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::small::{CLIPS, Clips};
+
+/// Number of clips that are long.
+const LONG: usize = 2;
 
 /// Requests a stop at a point of the progress: a task, and the number of its completed items.
 struct Stopper {
@@ -55,18 +59,31 @@ fn vocabulary() -> Tokenizer {
 
 /// Runs the missing stages with a stop request there; returns the result and the progress.
 fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<(String, u64)>) {
-    let settings =
-        ["dvae", "gpt", "decoder"].map(|stage| Flag::Set(format!("training.{stage}_steps=1"))).into_iter();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Stopper { stop: stop.clone(), at, told: Mutex::default() };
+    let clips = Clips { long: LONG, ..Clips::default() };
+    let ended = train_all(runs, &[], clips, &stopper, stop);
+    (ended, stopper.told.into_inner().unwrap())
+}
+
+/// Runs the missing stages with one step each.
+pub fn train_all(
+    runs: &Path,
+    settings: &[&str],
+    clips: Clips,
+    progress: &dyn Progress,
+    stop: Arc<AtomicBool>,
+) -> Result<Model, TrainError> {
+    let steps = ["dvae", "gpt", "decoder"].map(|stage| Flag::Set(format!("training.{stage}_steps=1")));
     let tiny = ["model.preset=tiny", "data.batch_size=2", "data.num_workers=1", "training.sample_every=0"];
-    let command_line = settings.chain(tiny.map(|said| Flag::Set(said.to_owned()))).collect();
+    let said = tiny.iter().chain(settings).map(|said| Flag::Set((*said).to_owned()));
+    let command_line = steps.into_iter().chain(said).collect();
     let plan =
         Plan::resolve(&Sources { command_line, ..Sources::for_host(HostResources::detect()) }).unwrap();
     let folder = match runs.join("run/plan.json").exists() {
         true => RunFolder::resume(runs, "run").unwrap().0,
         false => RunFolder::create(runs, Some("run"), &plan).unwrap(),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopper = Stopper { stop: stop.clone(), at, told: Mutex::default() };
     let mut session = Session {
         folder: &folder,
         plan: &plan,
@@ -74,11 +91,11 @@ fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<
         events: folder.event_log().unwrap(),
         board: folder.tensorboard(None).unwrap(),
         stop,
-        progress: &stopper,
+        progress,
         listener: None,
     };
     let corpus = Corpus {
-        source: Arc::new(Clips::default()),
+        source: Arc::new(clips),
         train: (0..CLIPS as u32 - 1).collect(),
         validation: vec![CLIPS as u32 - 1],
         tokenizer: vocabulary(),
@@ -86,9 +103,7 @@ fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<
         data_side: None,
     };
     let devices = Devices { machines: &[ComputeDevice::CPU], ranks: None };
-    let ended = pipeline::train(&mut session, &Request::default(), &corpus, devices);
-    drop(session);
-    (ended, stopper.told.into_inner().unwrap())
+    pipeline::train(&mut session, &Request::default(), &corpus, devices)
 }
 
 fn assert_stopped(ended: Result<Model, TrainError>, before: &str) {
@@ -99,13 +114,14 @@ fn assert_stopped(ended: Result<Model, TrainError>, before: &str) {
 }
 
 #[test]
-fn a_stop_while_codes_or_latents_are_computed_takes_effect_after_the_current_one() {
+fn a_stop_while_codes_or_latents_are_computed_takes_effect_after_the_current_batch() {
     let runs = tempfile::tempdir().unwrap();
     let there = |file: &str| runs.path().join("run").join(file).is_file();
 
-    let (ended, told) = run(runs.path(), ("audio codes", 2));
+    // The long clips are the first batch.
+    let (ended, told) = run(runs.path(), ("audio codes", LONG as u64));
     assert_stopped(ended, "gpt");
-    assert_eq!(told, [("audio codes".to_owned(), 2)], "codes were made after the stop");
+    assert_eq!(told, [("audio codes".to_owned(), LONG as u64)], "codes were made after the stop");
     assert!(there("model/dvae.safetensors") && !there("codes.bin"));
 
     let (ended, told) = run(runs.path(), ("latents", 0));
@@ -132,6 +148,7 @@ fn both_keep_the_same_codes(model: &Path) {
             &Clips::default(),
             &model,
             ComputeDevice::CPU,
+            FailureBudget::default(),
             CodesFile { disk: &OsDisk, path: &kept },
             JobControl { progress, stop: &go_on },
         )

@@ -13,9 +13,11 @@ mod tiny;
 
 mod accumulation;
 mod align;
+mod bad_records;
 mod best;
 mod chart;
 mod checked;
+mod codes;
 mod conditioning;
 mod diagnose;
 mod evaluate;

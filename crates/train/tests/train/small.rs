@@ -52,6 +52,8 @@ pub struct Clips {
     pub reads_left: Option<&'static AtomicI64>,
     /// Number of validation clips, the last ones; one where it is 0.
     pub validation: usize,
+    /// Number of clips, the first ones, that are four times as long as the others.
+    pub long: usize,
 }
 
 impl Clips {
@@ -69,11 +71,12 @@ impl RecordSource for Clips {
         CLIPS
     }
 
-    fn rows(&self, _record: usize, column: usize) -> u32 {
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        let frames = if record < self.long { 4 * FRAMES } else { FRAMES };
         match COLUMNS[column] {
             TOKENS => 7,
-            WAVEFORM => (FRAMES * 256 * 24_000 / 22_050) as u32,
-            _ => FRAMES as u32,
+            WAVEFORM => (frames * 256 * 24_000 / 22_050) as u32,
+            _ => frames as u32,
         }
     }
 

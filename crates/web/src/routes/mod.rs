@@ -72,7 +72,7 @@ const DISCARD_TIME: Duration = Duration::from_secs(2);
 /// All routes.
 pub fn router(app: Arc<App>) -> Router {
     let voices = get(voices::list).post(voices::add).layer(DefaultBodyLimit::max(UPLOAD_BYTES + FORM_BYTES));
-    Router::new()
+    let routes = Router::new()
         .route("/health", get(status::health))
         .route("/ready", get(status::ready))
         .route("/metrics", get(status::metrics))
@@ -99,8 +99,9 @@ pub fn router(app: Arc<App>) -> Router {
             let message = format!("there is no route {}", beginning(request.uri().path()));
             ApiError::new(StatusCode::NOT_FOUND, "unknown_url", message)
         })
-        .layer(from_fn_with_state(app.clone(), gate))
-        .with_state(app)
+        .with_state(app.clone());
+    // Around the finished router, not on its routes: the router adds `Allow` after the middleware of a route.
+    Router::new().fallback_service(routes).layer(from_fn_with_state(app, gate))
 }
 
 /// Middleware of every request: access control and CORS headers.
@@ -126,8 +127,10 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
         }
         Ok(()) => next.run(request).await,
     };
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        response = method_not_allowed(&method, &path, response.headers().get(ALLOW));
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED
+        && let Some(allowed) = response.headers().get(ALLOW)
+    {
+        response = method_not_allowed(&method, &path, allowed);
     }
     if let Some(origin) = origin {
         let headers = response.headers_mut();
@@ -145,16 +148,13 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
     response
 }
 
-/// The answer to a method that a route does not have. `allowed` is the value of the `Allow` header; `None`
-/// where the router adds it only after the middleware.
-fn method_not_allowed(method: &Method, path: &str, allowed: Option<&HeaderValue>) -> Response {
-    let names = allowed.and_then(|names| names.to_str().ok()).unwrap_or("another method");
-    let message = format!("{path} does not support {method}: use {}", names.replace(',', " or "));
+/// The answer to a method that a route does not have. `allowed` is the value of the `Allow` header, which the router sets.
+fn method_not_allowed(method: &Method, path: &str, allowed: &HeaderValue) -> Response {
+    let names = allowed.to_str().unwrap_or_default().replace(',', " or ");
+    let message = format!("{path} does not support {method}: use {names}");
     let mut response =
         ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message).into_response();
-    if let Some(allowed) = allowed {
-        response.headers_mut().insert(ALLOW, allowed.clone());
-    }
+    response.headers_mut().insert(ALLOW, allowed.clone());
     response
 }
 

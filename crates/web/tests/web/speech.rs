@@ -232,8 +232,19 @@ fn invalid_fields_are_named() {
     let long = vec![b' '; 200 << 10];
     send(address, "POST", SPEECH, &[("Content-Type", "application/json")], &long).answer().error(413);
     assert_eq!(get(address, "/v1/nothing").error(404)["message"], "there is no route /v1/nothing");
-    let refused = get(address, SPEECH).error(405)["message"].to_string();
-    assert!(refused.contains(&format!("{SPEECH} does not support GET")), "{refused}");
+    let voice = "/v1/audio/voices/mina";
+    for (method, path, allowed) in [
+        ("GET", SPEECH, "POST"),
+        ("DELETE", "/v1/audio/voices", "GET,HEAD,POST"),
+        ("POST", voice, "DELETE"),
+        ("POST", "/health", "GET,HEAD"),
+        ("DELETE", "/", "GET,HEAD"),
+    ] {
+        let answer = send(address, method, path, &[], b"").answer();
+        assert_eq!(answer.header("allow"), Some(allowed), "{method} {path}");
+        let message = format!("{path} does not support {method}: use {}", allowed.replace(',', " or "));
+        assert_eq!(answer.error(405)["message"], message);
+    }
     assert_eq!(speech(address, "fail", json!({})).error(500)["type"], "server_error");
     // Every error was a response, and the speaker still works.
     assert_eq!(shared.speaking.load(Ordering::SeqCst), 0);

@@ -1,0 +1,59 @@
+//! Bad records found in one pass over a known number of records, before the steps of a stage: each is left out of what is
+//! computed and counted against `data.failure_budget`. Batches count theirs in a `Quarantine`.
+
+use crate::error::TrainError;
+use myxtts_data::loader::summary;
+use myxtts_data::problem::Problem;
+use myxtts_data::record::RecordError;
+
+/// The bad records of one pass.
+#[derive(Debug)]
+pub struct BadRecords {
+    doing: &'static str,
+    /// Share of `total` that may be bad.
+    rate: f64,
+    total: usize,
+    found: Vec<Problem>,
+}
+
+impl BadRecords {
+    /// None yet, of `total` records that are read. `doing` names what is computed from them.
+    pub fn new(doing: &'static str, rate: f64, total: usize) -> BadRecords {
+        BadRecords { doing, rate, total, found: Vec::new() }
+    }
+
+    /// What was read of a record; `None` where the record is bad.
+    ///
+    /// # Errors
+    /// [`TrainError::BadRecords`] where more records are bad than the budget allows: good ones that follow cannot undo it.
+    /// [`TrainError::Record`] where the storage failed, since the record may be good.
+    pub fn check<T>(&mut self, read: Result<T, RecordError>) -> Result<Option<T>, TrainError> {
+        match read {
+            Ok(read) => return Ok(Some(read)),
+            Err(RecordError::Bad(problem)) => self.found.push(problem),
+            Err(error) => return Err(error.into()),
+        }
+        if self.found.len() as f64 > self.rate * self.total as f64 {
+            return Err(TrainError::BadRecords {
+                doing: self.doing,
+                bad: self.found.len(),
+                total: self.total,
+                rate: self.rate,
+                problems: summary(&self.found),
+            });
+        }
+        Ok(None)
+    }
+
+    /// A line that names the bad records with their reasons; `None` where there are none. `left_out_of` says what they are
+    /// missing from.
+    pub fn message(&self, left_out_of: &str) -> Option<String> {
+        (!self.found.is_empty()).then(|| {
+            let (bad, total) = (self.found.len(), self.total);
+            format!(
+                "{bad} of {total} records cannot be read and are left out of {left_out_of}: {}",
+                summary(&self.found)
+            )
+        })
+    }
+}
