@@ -57,7 +57,7 @@ fn gradients_of_a_saturated_perceiver_were_rounding_errors_times_its_keys() {
     let devices = rig::devices("gradients_of_a_saturated_perceiver_were_rounding_errors_times_its_keys");
     for (device, precision) in devices.into_iter().flat_map(precisions) {
         let usual = gradient_length(device, precision, 1.0);
-        for scale in [4.0, 8.0, 16.0] {
+        for scale in [4.0, 8.0] {
             let length = gradient_length(device, precision, scale);
             println!("{device}, {precision:?}, scale {scale}: {length:.3e}, {usual:.3e} at scale 1");
             assert!(

@@ -32,13 +32,6 @@ impl<'a> Matrix<'a> {
         Matrix { data: &self.data[rows * self.row..], ..self }
     }
 
-    /// One row of a matrix that is not transposed.
-    #[inline(always)]
-    pub fn row(&self, row: usize, columns: usize) -> &'a [f32] {
-        debug_assert_eq!(self.column, 1, "a row of a transposed matrix is not contiguous");
-        &self.data[row * self.row..][..columns]
-    }
-
     fn check(&self, rows: usize, columns: usize) {
         if rows > 0 && columns > 0 {
             let last = (rows - 1) * self.row + (columns - 1) * self.column;

@@ -165,7 +165,8 @@ extern "C" __global__ void __launch_bounds__(128)
       }
     }
     mass = quad_sum(mass);
-    row_delta = mass == 0.f ? 0.f : quad_sum(row_delta) / mass;
+    row_delta = quad_sum(row_delta);  // by all lanes: rows past the last query have no mass
+    row_delta = mass == 0.f ? 0.f : row_delta / mass;
   } else if (row < tq) {
 #pragma unroll 1
     for (int d = 4 * c; d < dim; d += 16) {
