@@ -11,7 +11,7 @@ use myxtts_tensor::Device;
 pub const ORIGIN: &str = "train";
 
 /// Recipe of the demo corpus: as small as it can be and still be understood.
-const DEMO: [(&str, &str); 17] = [
+const DEMO: [(&str, &str); 18] = [
     ("model.preset", "tiny"),
     ("data.cleaner", "default"),
     ("data.batch_size", "16"),
@@ -24,6 +24,7 @@ const DEMO: [(&str, &str); 17] = [
     ("training.recombination", "0"),
     ("training.alignment_weight", "0"),
     ("training.acoustic_weight", "0"),
+    ("training.decoder_mel_weight", "45"),
     ("training.diagonal_start", "false"),
     ("training.codebook_start", "false"),
     ("training.code_token_weight", "0"),

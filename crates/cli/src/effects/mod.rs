@@ -149,7 +149,7 @@ const CASES: &[Case] = &[
     case("training.text_dropout", "0.9", GPT).from("0"),
     case("training.codebook_start", "true", GPT).from("false"),
     case("training.discriminator_start", "0", STAGES).with(ONE_DECODER_STEP),
-    case("training.decoder_mel_weight", "5", STAGES).with(&["training.decoder_steps=1", "training.discriminator_start=0"]),
+    case("training.decoder_mel_weight", "5", STAGES).with(&["training.gpt_steps=1", "data.decoder_batch_size=2", "training.decoder_steps=1", "training.discriminator_start=0"]),
     case("training.lora_rank", "2", GPT),
     case("training.lora_rank", "2", NOTES),
     case("training.freeze_layers", "1", GPT),

@@ -188,7 +188,7 @@ pub static KEYS: &[Key] = &[
     Key::new("training.discriminator_start", float(0.0, 1.0), "null",
         "fraction of the decoder's steps after which the discriminators join, 1 for never; if unset: the preset's value"),
     Key::new("training.decoder_mel_weight", float(0.0, 1000.0), "null",
-        "weight of the decoder's mel distance once the discriminators have joined; less gives them more say; if unset: 45 as in HiFi-GAN"),
+        "weight of the decoder's mel distance once the discriminators have joined; lower values give the discriminators more influence; if unset: 30 for corpora of under 20 hours, else 45 as in HiFi-GAN"),
     Key::new("training.lora_rank", int(1, 1024), "null",
         "rank of LoRA adapters trained instead of the GPT's own weights; if unset: all weights are trained").flag("lora-rank"),
     Key::new("training.freeze_layers", int(0, 128), "0",

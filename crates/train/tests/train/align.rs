@@ -194,6 +194,7 @@ fn the_alignment_head_stays_out_of_the_model() {
         masking: 0.3,
         recombination: 1.0,
         alignment_weight: 0.5,
+        acoustic_weight: 0.0,
         diagonal: true,
         codebook_start: false,
         text_dropout: 0.0,
