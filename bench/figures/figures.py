@@ -81,6 +81,7 @@ TRAINING = {
     "D": "training_h200_20261116_b.jsonl",
     "E": "training_h200_20261116_c.txt",
     "F": "decoder_profile_h200_20261116.txt",
+    "G": "training_v2_h200_20261118.jsonl",
     "P": "training_h200_peer.txt",
 }
 
@@ -88,7 +89,7 @@ TRAINING = {
 def training_rows(stage, preset, batch, way):
     """Returns (file letter, row) of every kept run with these settings."""
     found = []
-    for letter in "ABCD":
+    for letter in "ABCDG":
         for report in lines(TRAINING[letter]):
             for row in report["rows"]:
                 settings = (report["stage"], report["preset"], round(row["mean_shape"][0]), row["way"])
@@ -400,8 +401,8 @@ def readme():
     peer = [row["codes_per_s"] for row in codes if "peer" in row and row["batch"] == 64][0]
     raw = lambda *names: ", ".join(f"[{at}](bench/results/{name})" for at, name in enumerate(names, 1))
     rows = [
-        ["training, batch 32, from a cache", fast.text(), slow.text(), "Nov 15 and 16", "`bench/training/run.sh`", raw(*(TRAINING[letter] for letter in "BCDEP"))],
-        ["GPU busy (kernels run) in training", kernel_share(ours).text(lambda v: percent(v) + " %"), "", "Nov 16", "`bench/training/run.sh`", raw(TRAINING["D"], TRAINING["E"])],
+        ["training, batch 32, from a cache", fast.text(), slow.text(), "Nov 15 to 18", "`bench/training/run.sh`", raw(*(TRAINING[letter] for letter in "BCDEGP"))],
+        ["GPU busy (kernels run) in training", kernel_share(ours).text(lambda v: percent(v) + " %"), "", "Nov 16 and 18", "`bench/training/run.sh`", raw(*(TRAINING[letter] for letter in "DEG"))],
         ["one step, 16 x 512 tokens, bf16", step.text(), f"compiled: {compiled.text()}", "Nov 15 and 16", "`bench/engine/gpu.sh`", raw(*ENGINE.values())],
         ["text to first audible sound", first.text(), "", "Nov 16", "`bench/speak/run.sh`", raw("speak_h200_20261116.jsonl", "speak_h200_20261116_b.jsonl")],
         ["64 texts at once, without vocoder", many.text(), f"Hugging Face, f32: {number(peer)}, n = 1", "Nov 16", "`bench/decode/run.sh`", raw("decode_h200_20261116_d.jsonl")],
