@@ -65,7 +65,8 @@ const AUDIO_CODES: usize = 8192;
 /// measured voice (`bench/results/low_data_voice_20261118.md`); more were not tried with these settings.
 const DVAE_STEPS: u64 = 5_000;
 const DECODER_STEPS: u64 = 5_200;
-/// Weight of the mel distance beside discriminators. 45 sounded duller, 15 lost words and the speaker.
+/// Weight of the mel distance beside discriminators. Measured: 45 had a lower DNSMOS, 15 more wrong words and a lower speaker
+/// cosine.
 const DECODER_MEL_WEIGHT: f64 = 30.0;
 /// Passes of the GPT over every clip, and the minimum number of steps.
 const GPT_EPOCHS: f64 = 110.0;
