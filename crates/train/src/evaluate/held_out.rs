@@ -124,7 +124,7 @@ pub fn evaluate(
                 let name = samples::unique_name(&right.id, &mut names);
                 texts::keep_original(folder, &name, &recording)?;
                 let file = format!("{name}.wav");
-                durable::write(&folder.join(&file), &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
+                texts::keep_spoken(&folder.join(&file), &clip)?;
                 if let Some(listener) = keeping.listener.as_deref_mut() {
                     measures.heard = match measures.flaws.silent {
                         true => Some(listener.nothing(&right.text, &right.language)),

@@ -195,7 +195,7 @@ fn speak_one(
     };
     let path = speaking.folder.join(format!("{}.wav", one.id));
     if !clip.samples.is_empty() {
-        durable::write(&path, &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
+        keep_spoken(&path, &clip)?;
         item.file = Some(format!("{}.wav", one.id));
     }
     let recording = one.recording.as_deref().and_then(|path| audio::decode(path).ok()).map(|d| d.clip);
@@ -212,6 +212,17 @@ fn speak_one(
         false => listener.hear(&path, &one.text, language),
     });
     Ok(item)
+}
+
+/// Silence after the speech in a file. Training clips have none at their ends, so the model makes none, but recordings have
+/// it, and recognisers expect it: without it they may write the last words many times over.
+const END_PAUSE_SECONDS: f64 = 0.3;
+
+/// Writes generated speech with the silence after it.
+pub(crate) fn keep_spoken(path: &Path, clip: &Clip) -> Result<(), DurableError> {
+    let mut samples = clip.samples.clone();
+    samples.resize(samples.len() + (END_PAUSE_SECONDS * f64::from(clip.sample_rate)) as usize, 0.0);
+    durable::write(path, &wav::encode_pcm16(&samples, clip.sample_rate))
 }
 
 /// Copies a recording into the report's folder, and returns its relative path.
