@@ -318,9 +318,9 @@ fn extension(format: Format) -> &'static str {
 }
 
 fn destination(args: &Args, path: &Path, model: &Path) -> Result<OutputPath, OutputPathError> {
-    let files = ["manifest.json", "vocab.json", "config.json"].map(str::to_owned);
-    let parts = Part::ALL.map(|part| part.file().to_owned());
-    let files: Vec<PathBuf> = files.iter().chain(&parts).map(|file| model.join(file)).collect();
+    let parts = Part::ALL.into_iter().flat_map(Part::files);
+    let files = ["manifest.json", "vocab.json", "config.json"].into_iter().chain(parts);
+    let files: Vec<PathBuf> = files.map(|file| model.join(file)).collect();
     let references = args.voice.iter().map(|path| (path.as_path(), "a recording of the voice"));
     let text = args.file.iter().map(|path| (path.as_path(), "the text"));
     let files = files.iter().map(|path| (path.as_path(), "a file of the model"));

@@ -104,10 +104,8 @@ fn train(args: &Args, ranks: Option<&Arc<Ranks>>, stop: Arc<AtomicBool>) -> anyh
             let next = match ModelFolder::read_manifest(&model) {
                 // Without a decoder, the DVAE speaks.
                 Ok(manifest)
-                    if manifest.files.contains_key(Part::Gpt.file())
-                        && [Part::Decoder, Part::Dvae]
-                            .iter()
-                            .any(|part| manifest.files.contains_key(part.file())) =>
+                    if manifest.part(Part::Gpt).is_some()
+                        && [Part::Decoder, Part::Dvae].iter().any(|&part| manifest.part(part).is_some()) =>
                 {
                     format!("next         myxtts speak \"Hello there.\" --model {}\n", speakable(&run))
                 }
