@@ -76,7 +76,7 @@ pub struct Args {
     /// wav (16 bits), wav24, wav-float, flac, mp3, opus or pcm [default: by the file extension]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Model folder, or the name of a run [default: ./model, else the newest run's, else the first in models/]
+    /// Model folder, or the name of a run or of a model in models/ [default: ./model, else the newest run's, else the first in models/]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// Folder that holds the runs
