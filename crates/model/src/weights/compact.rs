@@ -19,6 +19,10 @@ use flate2::Compression;
 use flate2::bufread::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use half::bf16;
+use miniz_oxide::deflate::core::{
+    CompressionStrategy, CompressorOxide, TDEFLFlush, TDEFLStatus, compress_to_output,
+    create_comp_flags_from_zip_params,
+};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -100,8 +104,7 @@ pub(super) fn encode(tensors: &[(&str, View)], limit: u8) -> Result<Vec<u8>, Str
     let parts: Vec<(Entry, Vec<u8>)> = tensors
         .par_iter()
         .map(|(name, view)| encode_tensor(name, view, limit))
-        .collect::<Result<_, std::io::Error>>()
-        .map_err(|error| error.to_string())?;
+        .collect::<Result<_, String>>()?;
     let header: Vec<&Entry> = parts.iter().map(|(entry, _)| entry).collect();
     let header = serde_json::to_vec(&header).map_err(|error| error.to_string())?;
     let length = u32::try_from(header.len()).ok().filter(|&length| u64::from(length) <= MAX_HEADER_BYTES);
@@ -114,11 +117,11 @@ pub(super) fn encode(tensors: &[(&str, View)], limit: u8) -> Result<Vec<u8>, Str
     Ok(bytes)
 }
 
-fn encode_tensor(name: &str, view: &View, limit: u8) -> std::io::Result<(Entry, Vec<u8>)> {
+fn encode_tensor(name: &str, view: &View, limit: u8) -> Result<(Entry, Vec<u8>), String> {
     let (data, quantised) = match quantise(name, view, limit) {
         Some((scale, Rows { scales, symbols, .. })) => {
             let mut data: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
-            data.extend(deflate(&symbols)?);
+            data.extend(deflate_symbols(&symbols)?);
             (data, Some(Quantised { limit, scale }))
         }
         None => (deflate(view.bytes)?, None),
@@ -127,10 +130,25 @@ fn encode_tensor(name: &str, view: &View, limit: u8) -> std::io::Result<(Entry, 
     Ok((Entry { name: name.to_owned(), dtype: view.kind, shape, bytes: data.len(), quantised }, data))
 }
 
-fn deflate(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+/// Compresses integers. Of repetitions only runs are looked for: others are chance, and cost more than the code of each integer.
+fn deflate_symbols(symbols: &[u8]) -> Result<Vec<u8>, String> {
+    let flags = create_comp_flags_from_zip_params(9, 0, CompressionStrategy::RLE as i32);
+    let mut bytes = Vec::new();
+    let append = |more: &[u8]| {
+        bytes.extend_from_slice(more);
+        true
+    };
+    let mut compressor = CompressorOxide::new(flags);
+    match compress_to_output(&mut compressor, symbols, TDEFLFlush::Finish, append) {
+        (TDEFLStatus::Done, _) => Ok(bytes),
+        (status, _) => Err(format!("cannot be compressed: {status:?}")),
+    }
+}
+
+fn deflate(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(bytes)?;
-    encoder.finish()
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.map_err(|error| format!("cannot be compressed: {error}"))
 }
 
 /// Quantises a tensor along the axis with the smaller error; `None` if it has to be stored exactly.
