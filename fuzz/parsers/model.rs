@@ -74,6 +74,17 @@ pub fn safetensors(bytes: &[u8]) -> bool {
     true
 }
 
+/// Compact files.
+pub fn compact(bytes: &[u8]) -> bool {
+    // Most inputs would otherwise fail at the first bytes.
+    let path = file("fuzz.compact", &[b"myxttscw\x01\0\0\0", bytes].concat());
+    let Ok(file) = TensorFile::open(&path) else { return false };
+    for name in file.names() {
+        let _ = file.get(name).map(|view| view.to_f32());
+    }
+    true
+}
+
 /// The manifest of a model folder whose other files are valid, and the voices it names.
 pub fn manifest(bytes: &[u8]) -> bool {
     static FOLDER: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();

@@ -19,6 +19,7 @@ use myxtts_train::job_control::JobControl;
 
 use crate::arguments::device;
 use crate::failure::UsageError;
+use crate::models_folder;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::sampling::{Sampling, at_least_one};
@@ -28,7 +29,7 @@ use crate::target::Target;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A run, whose model speaks its validation set; with --texts also a model folder
+    /// A run, whose model speaks its validation set; with --texts also a model folder or the name of a model in models/
     #[arg(value_name = "MODEL_OR_RUN")]
     target: PathBuf,
     /// Speak the texts of this file instead: lines `id|text`, `id|text|reference.wav`, or a text alone
@@ -52,7 +53,7 @@ pub struct Args {
     /// Number of recordings that each sentence is compared with, including its own
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one, allow_negative_numbers = true)]
     candidates: usize,
-    /// Model folder to use instead of the run's own
+    /// Model folder, or the name of a model in models/, to use instead of the run's own
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     #[command(flatten)]
@@ -70,7 +71,11 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let settings = args.settings.plan()?;
     let target = Target::find(&args.target, &settings.training.runs_dir)?;
-    let path = args.model.clone().unwrap_or_else(|| target.model.clone());
+    let path = match &args.model {
+        Some(named) if named.exists() => named.clone(),
+        Some(named) => models_folder::find_noted(named).unwrap_or_else(|| named.clone()),
+        None => target.model.clone(),
+    };
     if let (Some(list), Some(output)) = (&args.texts, &args.output) {
         return texts::run(&args, list, output, &path, &settings);
     }

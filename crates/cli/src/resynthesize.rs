@@ -31,7 +31,7 @@ use crate::target::{Target, find_voice, language};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A model folder, or a run that has one
+    /// A model folder, a run that has one, or the name of a model in models/
     #[arg(value_name = "MODEL_OR_RUN")]
     target: PathBuf,
     /// Audio files with a .txt next to each; lists (`id|text` or `id|text|reference.wav`) with audio next to them or in wavs/; or

@@ -50,7 +50,7 @@ second one stops at once.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Model folder, or the name of a run; may be repeated. The first is opened at once, others at their first request
+    /// Model folder, or the name of a run or of a model in models/; may be repeated. The first is opened at once, others at their first request
     /// [default: ./model, else the newest run's, else the first in models/; without any, only the web page works]
     #[arg(long, value_name = "DIR")]
     model: Vec<PathBuf>,

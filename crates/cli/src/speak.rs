@@ -76,7 +76,7 @@ pub struct Args {
     /// wav (16 bits), wav24, wav-float, flac, mp3, opus or pcm [default: by the file extension]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Model folder, or the name of a run [default: ./model, else the newest run's, else the first in models/]
+    /// Model folder, or the name of a run or of a model in models/ [default: ./model, else the newest run's, else the first in models/]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// Folder that holds the runs
@@ -318,9 +318,9 @@ fn extension(format: Format) -> &'static str {
 }
 
 fn destination(args: &Args, path: &Path, model: &Path) -> Result<OutputPath, OutputPathError> {
-    let files = ["manifest.json", "vocab.json", "config.json"].map(str::to_owned);
-    let parts = Part::ALL.map(|part| part.file().to_owned());
-    let files: Vec<PathBuf> = files.iter().chain(&parts).map(|file| model.join(file)).collect();
+    let parts = Part::ALL.into_iter().flat_map(Part::files);
+    let files = ["manifest.json", "vocab.json", "config.json"].into_iter().chain(parts);
+    let files: Vec<PathBuf> = files.map(|file| model.join(file)).collect();
     let references = args.voice.iter().map(|path| (path.as_path(), "a recording of the voice"));
     let text = args.file.iter().map(|path| (path.as_path(), "the text"));
     let files = files.iter().map(|path| (path.as_path(), "a file of the model"));

@@ -11,6 +11,7 @@ use myxtts_speak::{Synthesizer, Voice};
 use myxtts_train::pipeline::MODEL_FOLDER;
 
 use crate::failure::UsageError;
+use crate::models_folder;
 use crate::output::errln;
 
 /// A model, and the run it belongs to.
@@ -22,7 +23,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Finds a model folder, a run folder, or a run by its name in `runs`, in this order.
+    /// Finds a model folder, a run folder, a run by its name in `runs`, or a model that came with the program, in this order.
     pub fn find(named: &Path, runs: &Path) -> anyhow::Result<Target> {
         if named.join(MANIFEST).is_file() {
             return Ok(Target { model: named.to_owned(), run: None });
@@ -46,6 +47,11 @@ impl Target {
             return Err(UsageError(format!("there is no run or model folder {}", named.display())).into());
         }
         let name = named.to_str().ok_or_else(|| UsageError(format!("{} does not exist", named.display())))?;
+        if !RunFolder::is_run(&runs.join(name))
+            && let Some(model) = models_folder::find_noted(named)
+        {
+            return Ok(Target { model, run: None });
+        }
         Ok(of_run(RunFolder::view(runs, name)?))
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use myxtts_model::weights::folder::MANIFEST;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
@@ -12,12 +13,14 @@ use myxtts_train::base_model::BaseText;
 use myxtts_train::corpus::CorpusSet;
 use myxtts_train::corpus::set::IfLocked;
 use myxtts_train::devices::DeviceRequest;
+use myxtts_train::pipeline::MODEL_FOLDER;
 use myxtts_train::ranks::Ranks;
 use myxtts_train::run_request::RunRequest;
 use myxtts_train::{ComputeDevice, RunError, TrainingRun};
 
 use crate::arguments::{self, device};
 use crate::failure::{NotedError, UsageError, exit_of};
+use crate::models_folder;
 use crate::output::{errln, print};
 use crate::progress::Terminal;
 use crate::ranks::{self, RankArgs};
@@ -31,7 +34,7 @@ pub struct Args {
     /// Train only this stage: tokenizer, dvae, gpt or decoder. Without it, every stage that is missing is trained in order
     #[arg(long, value_name = "STAGE", value_parser = stage_name)]
     stage: Option<StageName>,
-    /// Fine-tune this model folder (`myxtts import` writes one; every run has one in its folder `model`)
+    /// Fine-tune this model: a folder (`myxtts import` writes one), or the name of a run or of a model in models/
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
     /// Name of the run; a number if none is given
@@ -104,10 +107,8 @@ fn train(args: &Args, ranks: Option<&Arc<Ranks>>, stop: Arc<AtomicBool>) -> anyh
             let next = match ModelFolder::read_manifest(&model) {
                 // Without a decoder, the DVAE speaks.
                 Ok(manifest)
-                    if manifest.files.contains_key(Part::Gpt.file())
-                        && [Part::Decoder, Part::Dvae]
-                            .iter()
-                            .any(|part| manifest.files.contains_key(part.file())) =>
+                    if manifest.part(Part::Gpt).is_some()
+                        && [Part::Decoder, Part::Dvae].iter().any(|&part| manifest.part(part).is_some()) =>
                 {
                     format!("next         myxtts speak \"Hello there.\" --model {}\n", speakable(&run))
                 }
@@ -162,8 +163,10 @@ impl Args {
             Some(StageName::Network(stage)) => Some(stage),
             Some(StageName::Tokenizer) | None => None,
         };
-        let request = RunRequest { stage, from: self.from.clone() };
-        Ok(TrainingRun::begin(self.name.as_deref(), settings.resolve()?, request, devices, progress)?)
+        let plan = settings.resolve()?;
+        let from = self.from.as_deref().map(|from| base_folder(from, &plan.training.runs_dir));
+        let request = RunRequest { stage, from };
+        Ok(TrainingRun::begin(self.name.as_deref(), plan, request, devices, progress)?)
     }
 
     /// Applies the switches that turn a setting off.
@@ -176,6 +179,18 @@ impl Args {
             settings.set_if(given, argument, setting, "false");
         }
     }
+}
+
+/// The folder of `--from`: a path, else the model of the run of that name, else a model that came with the program.
+fn base_folder(from: &Path, runs: &Path) -> PathBuf {
+    if from.exists() {
+        return from.to_owned();
+    }
+    let of_run = runs.join(from).join(MODEL_FOLDER);
+    if from.components().count() == 1 && of_run.join(MANIFEST).is_file() {
+        return of_run;
+    }
+    models_folder::find_noted(from).unwrap_or_else(|| from.to_owned())
 }
 
 /// Removes a run that failed before its first stage; otherwise says how to resume it, where that can help.
@@ -220,7 +235,7 @@ fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
     let progress = Terminal::new();
     // A vocabulary does not depend on audio codes, so a model without a DVAE will do, as for the stage `dvae`.
     let base = match &args.from {
-        Some(from) => BaseText::load(from, Some(StageKind::Dvae))?,
+        Some(from) => BaseText::load(&base_folder(from, &plan.training.runs_dir), Some(StageKind::Dvae))?,
         None => None,
     };
     if let Some(base) = &base {

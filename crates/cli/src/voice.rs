@@ -39,7 +39,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Model {
-    /// Model folder or run name [default: ./model, else the newest run's, else the first in models/]
+    /// Model folder, or the name of a run or of a model in models/ [default: ./model, else the newest run's, else the first in models/]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// Folder that holds the runs

@@ -14,6 +14,8 @@ mod cleaner;
 #[cfg(unix)]
 #[path = "cli/cluster.rs"]
 mod cluster;
+#[path = "cli/compact.rs"]
+mod compact;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/demo_corpus.rs"]

@@ -13,9 +13,7 @@ use myxtts_train::corpus::read::{DEMO_FOLDER, DEMO_VOICE_FOLDER, read_from};
 use myxtts_train::pipeline::MODEL_FOLDER;
 
 use crate::failure::UsageError;
-
-/// Folder of models that come with the program, next to it or in the working directory.
-const MODELS_FOLDER: &str = "models";
+use crate::models_folder::{self, MODELS_FOLDER};
 
 /// Number of recordings of a run's speaker that form a voice.
 const REFERENCES: usize = 3;
@@ -27,8 +25,8 @@ pub struct Found {
     pub run: Option<RunFolder>,
 }
 
-/// Finds the model that is named: a folder, a run folder, or the name of a run. Without a name: `./model`, that of the newest
-/// run, or the first that came with the program.
+/// Finds the model that is named: a folder, a run folder, the name of a run, or of a model that came with the program. Without a
+/// name: `./model`, that of the newest run, or the first that came with the program.
 pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
     let Some(named) = named else { return default_model(runs) };
     if named.join(MANIFEST).is_file() {
@@ -44,7 +42,10 @@ pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
     match as_run {
         Some(run) => Ok(Found { model: run.path().join(MODEL_FOLDER), run: Some(run) }),
         None if named.exists() => Ok(Found { model: named.to_owned(), run: None }),
-        None => Err(UsageError(no_model(named, runs)?).into()),
+        None => match models_folder::find_noted(named) {
+            Some(model) => Ok(Found { model, run: None }),
+            None => Err(UsageError(no_model(named, runs)?).into()),
+        },
     }
 }
 
@@ -53,7 +54,11 @@ fn no_model(named: &Path, runs: &Path) -> anyhow::Result<String> {
         [] => format!("there are no runs in {}", runs.display()),
         names => format!("runs in {}: {}", runs.display(), names.join(", ")),
     };
-    Ok(format!("no run or model folder named {}; {existing}", named.display()))
+    let shipped = match &models_folder::all_names()[..] {
+        [] => String::new(),
+        names => format!("; models in {MODELS_FOLDER}/: {}", names.join(", ")),
+    };
+    Ok(format!("no run or model folder named {}; {existing}{shipped}", named.display()))
 }
 
 fn default_model(runs: &Path) -> anyhow::Result<Found> {
@@ -71,17 +76,8 @@ fn default_model(runs: &Path) -> anyhow::Result<Found> {
     if let Some((_, model)) = from_runs.into_iter().max() {
         return Ok(Found { run: run_of(&model), model });
     }
-    let program = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
-    let folders =
-        [Some(PathBuf::new()), program].into_iter().flatten().map(|folder| folder.join(MODELS_FOLDER));
-    for folder in folders {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        let mut models: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        models.retain(|model| model.join(MANIFEST).is_file());
-        models.sort();
-        if let Some(model) = models.into_iter().next() {
-            return Ok(Found { model, run: None });
-        }
+    if let Some(model) = models_folder::first_noted() {
+        return Ok(Found { model, run: None });
     }
     Err(UsageError(format!(
         "no model found in ./{MODEL_FOLDER}, {}/*/{MODEL_FOLDER} or {MODELS_FOLDER}/: `myxtts train` trains one, \

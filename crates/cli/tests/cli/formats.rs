@@ -1,5 +1,5 @@
 //! Files of every format that was ever written still load: `testdata/formats/` has a folder for each set of them, with a
-//! corpus, its cache, a model folder with a stored voice, and a run that was left at step 2 of 4 of its DVAE stage.
+//! corpus, its cache, a model folder with a stored voice, the same model in compact files, and a run that was left at step 2 of 4 of its DVAE stage.
 //!
 //! A change of a format adds a folder and leaves the others: `MYXTTS_NEW_FORMATS=v2 cargo test -p myxtts --test cli --
 //! --ignored formats::write_the_fixture` writes `testdata/formats/v2`, and `MADE` below gets its line.
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use myxtts_data::cache::Store;
 use myxtts_data::record::RecordSource;
 use myxtts_demo::{Language, SAMPLE_RATE, VOICES, speak};
+use myxtts_model::weights::compact::relative_error;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::folder::RunFolder;
@@ -116,6 +117,28 @@ fn stored_models_still_speak() {
 }
 
 #[test]
+fn stored_compact_models_still_speak() {
+    for (name, folder) in sets() {
+        let [model, compact] = ["model", "compact"].map(|model| {
+            let model = ModelFolder::open(&folder.path().join(model));
+            model.unwrap_or_else(|error| panic!("{name}: {error}"))
+        });
+        for part in [Part::Gpt, Part::Dvae] {
+            let (exact, stored) = (model.part(part).unwrap(), compact.part(part).unwrap());
+            assert!(stored.path().extension().is_some_and(|ending| ending == "compact"), "{name}");
+            let error = relative_error(exact, stored).unwrap();
+            assert!(error > 0.0 && error < 0.02, "{name}: {part:?} {error}");
+        }
+        let said = [
+            "speak", "Hello", "--voice", "corpus/wavs/clip0.wav", "--device", "cpu", "--greedy", "-o", "out.wav",
+            "--model", "compact",
+        ];
+        done(&mut myxtts(folder.path(), &said));
+        assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
+    }
+}
+
+#[test]
 fn stored_voices_still_speak() {
     for (name, folder) in sets() {
         let file = folder.path().join("model/voices/anna.safetensors");
@@ -178,6 +201,7 @@ fn write_the_fixture() {
     let voice =
         ["voice", "add", "anna", "corpus/wavs/clip0.wav", "corpus/wavs/clip2.wav", "--model", "model"];
     done(&mut myxtts(folder, &voice));
+    done(&mut myxtts(folder, &["compact", "model", "-o", "compact"]));
     let mut arguments =
         vec!["train", "corpus", "--name", RUN, "--device", "cpu", "--from", "model", "--stage", "dvae"];
     for setting in [

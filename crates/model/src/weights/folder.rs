@@ -1,4 +1,4 @@
-//! The model folder: safetensors for each part, the vocabulary and configuration, and a manifest with all sizes and
+//! The model folder: safetensors or a [compact file](super::compact) for each part, the vocabulary and configuration, and a manifest with all sizes and
 //! checksums. The manifest is written last: a folder without one is not a model.
 
 use std::borrow::Cow;
@@ -10,8 +10,8 @@ use myxtts_run::regular_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::WeightsError;
 use super::tensors::{self, TensorFile, TensorSpec, View, WrittenFile};
+use super::{WeightsError, compact};
 
 /// Version of the folder format: the one written, and the only one read.
 pub const FORMAT: u32 = 1;
@@ -52,7 +52,7 @@ impl Part {
     /// All parts.
     pub const ALL: [Part; 5] = [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker, Part::Voices];
 
-    /// File name of the part.
+    /// File name of the part as safetensors.
     pub fn file(self) -> &'static str {
         match self {
             Part::Gpt => "gpt.safetensors",
@@ -61,6 +61,27 @@ impl Part {
             Part::Speaker => "speaker.safetensors",
             Part::Voices => "speakers.safetensors",
         }
+    }
+
+    /// File name of the part as a compact file; `None` for voices, which are small.
+    pub fn compact_file(self) -> Option<&'static str> {
+        match self {
+            Part::Gpt => Some("gpt.compact"),
+            Part::Dvae => Some("dvae.compact"),
+            Part::Decoder => Some("decoder.compact"),
+            Part::Speaker => Some("speaker.compact"),
+            Part::Voices => None,
+        }
+    }
+
+    /// All file names that the part may have.
+    pub fn files(self) -> impl Iterator<Item = &'static str> {
+        [Some(self.file()), self.compact_file()].into_iter().flatten()
+    }
+
+    /// Returns the part that is stored under a file name.
+    pub fn of_file(name: &str) -> Option<Part> {
+        Part::ALL.into_iter().find(|part| part.files().any(|file| file == name))
     }
 
     /// Returns the part that a tensor of a release belongs to.
@@ -123,6 +144,11 @@ pub struct FileRecord {
 }
 
 impl Manifest {
+    /// Record of a part's file; `None` if the folder does not have the part.
+    pub fn part(&self, part: Part) -> Option<&FileRecord> {
+        part.files().find_map(|file| self.files.get(file))
+    }
+
     /// Serialises the manifest. The first line is a checksum of all others.
     fn to_bytes(&self) -> Vec<u8> {
         // A struct of strings and numbers always serialises to JSON.
@@ -171,7 +197,7 @@ impl ModelFolder {
         let mut parts = BTreeMap::new();
         for (name, record) in &manifest.files {
             // Names come from a file: only known names are ever joined to a path.
-            let part = Part::ALL.into_iter().find(|part| part.file() == name);
+            let part = Part::of_file(name);
             if part.is_none() && name != VOCABULARY && name != CONFIG {
                 findings.push(format!("{MANIFEST} lists {name:?}, which is not a file of a model"));
                 continue;
@@ -180,7 +206,10 @@ impl ModelFolder {
                 Err(finding) => findings.push(format!("{name} {finding}")),
                 Ok(None) => {}
                 Ok(Some(tensors)) => {
-                    parts.extend(part.map(|part| (part, tensors)));
+                    let before = part.and_then(|part| parts.insert(part, tensors));
+                    if let Some(before) = before.as_ref().and_then(|before| before.path().file_name()) {
+                        findings.push(format!("{MANIFEST} lists both {} and {name}", before.display()));
+                    }
                 }
             }
         }
@@ -307,7 +336,7 @@ fn occupied(path: &Path) -> Result<Option<&'static str>, WeightsError> {
     };
     let names = names.collect::<Result<Vec<_>, _>>().map_err(at)?;
     // An unfinished model may be overwritten.
-    let ours = |name: &str| Part::ALL.iter().any(|part| part.file() == name) || durable::is_unfinished(name);
+    let ours = |name: &str| Part::of_file(name).is_some() || durable::is_unfinished(name);
     let begun = names.iter().any(|name| name.to_str().is_some_and(ours));
     let foreign = names.iter().any(|name| match name.to_str() {
         Some(VOCABULARY | CONFIG) => !begun,
@@ -335,7 +364,8 @@ impl<'d> FolderWriter<'d> {
             return Err(WeightsError::Occupied { path: path.to_owned(), found });
         }
         let manifest = path.join(MANIFEST);
-        let mut old: Vec<String> = Part::ALL.iter().map(|part| part.file().to_owned()).collect();
+        let mut old: Vec<String> =
+            Part::ALL.iter().flat_map(|part| part.files()).map(str::to_owned).collect();
         if manifest.exists() {
             let before = read_small(&manifest, MAX_JSON_BYTES)
                 .ok()
@@ -366,6 +396,31 @@ impl<'d> FolderWriter<'d> {
         let (file, written) = tensors::write(self.disk, &path, specs, bytes)?;
         file.publish(&path)?;
         self.record(part.file(), written);
+        Ok(())
+    }
+
+    /// Writes the tensors of a part as a compact file, with integers up to `limit`: see [`compact::limit_of_bits`]. Voices are
+    /// stored exactly.
+    pub fn compact(&mut self, part: Part, file: &TensorFile, limit: u8) -> Result<(), WeightsError> {
+        let tensors: Vec<(&str, View)> =
+            file.names().filter_map(|name| Some((name, file.get(name)?))).collect();
+        let Some(name) = part.compact_file() else {
+            let spec = |(name, view): &(&str, View)| TensorSpec {
+                name: (*name).to_owned(),
+                kind: view.kind,
+                shape: view.shape.to_vec(),
+            };
+            let specs: Vec<TensorSpec> = tensors.iter().map(spec).collect();
+            return self.tensors(part, &specs, &mut |i| Ok(Cow::Borrowed(tensors[i].1.bytes)));
+        };
+        let path = self.path.join(name);
+        let bytes =
+            compact::encode(&tensors, limit).map_err(|what| WeightsError::content(file.path(), what))?;
+        durable::write_with(self.disk, &path, &bytes)?;
+        // A file that could not be opened again must not become part of a model.
+        TensorFile::open(&path)?;
+        let blake3 = blake3::hash(&bytes).to_string();
+        self.record(name, WrittenFile { bytes: bytes.len() as u64, blake3 });
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! Weight files: those of Coqui's releases and trainer ([`pth`], parsed without executing anything in them), and our model
-//! folder of safetensors ([`folder`]).
+//! folder of safetensors or [`compact`] files ([`folder`]).
 //!
 //! `model.pth` -> [`pth`] (an [`archive`] around a [`pickle`]) -> [`import`] (names and shapes checked against [`expected`]
 //! for the [`sizes`]) -> [`folder`] (its manifest's [`claims`] are checked before a network is built) -> [`export`] ->
@@ -8,6 +8,7 @@
 pub mod archive;
 pub mod buffers;
 pub mod claims;
+pub mod compact;
 pub mod expected;
 pub mod export;
 pub mod folder;

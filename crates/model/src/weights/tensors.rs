@@ -1,4 +1,5 @@
-//! A single safetensors file: opened by memory mapping, written as a stream.
+//! A single file of tensors: a safetensors file, opened by memory mapping and written as a stream, or a [compact
+//! one](super::compact), decoded when it is opened.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,26 +10,45 @@ use myxtts_run::durable::{Disk, FinishedFile, Writer};
 use myxtts_run::mmap::MappedFile;
 use safetensors::SafeTensors;
 
+use super::compact::{self, Decoded};
 use super::map::map;
 use super::{ElementType, WeightsError};
 
 /// Maximum header size in bytes: names and shapes of about 100,000 tensors.
-const MAX_HEADER_BYTES: u64 = 16 << 20;
+pub(super) const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// An opened safetensors file.
+/// An opened file of tensors.
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
-    map: MappedFile,
+    content: Content,
     tensors: BTreeMap<String, Stored>,
 }
 
-/// Location of a tensor in a file.
+/// Where the bytes of tensors are.
+#[derive(Debug)]
+enum Content {
+    /// In the file itself.
+    Mapped(MappedFile),
+    /// In memory, decoded from a compact file.
+    Decoded(Vec<u64>),
+}
+
+impl Content {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Content::Mapped(map) => map,
+            Content::Decoded(words) => bytemuck::cast_slice(words),
+        }
+    }
+}
+
+/// Location of a tensor in the bytes of its file or of a decoded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stored {
-    kind: ElementType,
-    shape: Vec<usize>,
-    range: Range<usize>,
+pub(super) struct Stored {
+    pub kind: ElementType,
+    pub shape: Vec<usize>,
+    pub range: Range<usize>,
 }
 
 /// A tensor in a file.
@@ -56,25 +76,27 @@ impl<'f> View<'f> {
 }
 
 impl TensorFile {
-    /// Opens a file and validates its header: every tensor is within the file, and none overlap.
+    /// Opens a file and validates its header: every tensor is within the file, and none overlap. A compact file is recognised
+    /// by its first bytes.
     pub fn open(path: &Path) -> Result<TensorFile, WeightsError> {
         TensorFile::from_map(path, map(path)?)
     }
 
     /// Same as [`Self::open`] for a file that is already mapped.
     pub(crate) fn from_map(path: &Path, map: MappedFile) -> Result<TensorFile, WeightsError> {
-        let tensors = places(&map).map_err(|what| WeightsError::content(path, what))?;
-        Ok(TensorFile { path: path.to_owned(), map, tensors })
+        let wrong = |what| WeightsError::content(path, what);
+        let path = path.to_owned();
+        if map.starts_with(compact::MAGIC) {
+            let Decoded { words, tensors } = compact::decode(&map).map_err(wrong)?;
+            return Ok(TensorFile { content: Content::Decoded(words), tensors, path });
+        }
+        let tensors = places(&map).map_err(wrong)?;
+        Ok(TensorFile { content: Content::Mapped(map), tensors, path })
     }
 
     /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// All bytes of the file, for checksums.
-    pub fn bytes(&self) -> &[u8] {
-        &self.map
     }
 
     /// Names of the tensors, in alphabetical order.
@@ -85,7 +107,7 @@ impl TensorFile {
     /// Returns a tensor by name.
     pub fn get(&self, name: &str) -> Option<View<'_>> {
         let Stored { kind, shape, range } = self.tensors.get(name)?;
-        Some(View { kind: *kind, shape, bytes: &self.map[range.clone()] })
+        Some(View { kind: *kind, shape, bytes: &self.content.bytes()[range.clone()] })
     }
 }
 

@@ -55,6 +55,20 @@ fn safetensors_files() {
 }
 
 #[test]
+fn compact_files() {
+    let tensor =
+        r#"{"name":"a","dtype":"F32","shape":[2,3],"bytes":15,"quantised":{"limit":7,"scale":"row"}}"#;
+    let header = format!(r#"[{tensor},{{"name":"b","dtype":"I64","shape":[1],"bytes":13}}]"#);
+    let mut good = (header.len() as u32).to_le_bytes().to_vec();
+    good.extend(header.as_bytes());
+    // Two scales, then stored DEFLATE blocks: six integers, and one number of eight bytes.
+    good.extend([0x80, 0x3f, 0x80, 0x3f, 1, 6, 0, 0xf9, 0xff, 0, 7, 14, 1, 2, 3]);
+    good.extend([1, 8, 0, 0xf7, 0xff, 1, 0, 0, 0, 0, 0, 0, 0]);
+    assert!(parsers::compact(&good));
+    fuzz(concat!(module_path!(), "::compact_files"), &[good], parsers::compact);
+}
+
+#[test]
 fn model_manifests() {
     fuzz(concat!(module_path!(), "::model_manifests"), &[example_file("manifest.json")], parsers::manifest);
 }

@@ -65,7 +65,7 @@ fn cpu_time() -> Option<Duration> {
 }
 
 /// Runs `work` and checks the limits.
-fn within_limits<T>(name: &str, work: impl FnOnce() -> T) -> T {
+pub fn within_limits<T>(name: &str, work: impl FnOnce() -> T) -> T {
     let before = HELD.get().0;
     HELD.set((before, before));
     let (start, busy) = (Instant::now(), cpu_time());

@@ -7,6 +7,7 @@ mod goldens;
 mod rig;
 mod torch_builder;
 
+mod compact;
 mod decoder;
 mod discriminator;
 mod dvae;

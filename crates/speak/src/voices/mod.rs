@@ -159,7 +159,7 @@ fn fingerprint(manifest: &Manifest) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in [Part::Gpt, Part::Speaker] {
         hasher.update(part.file().as_bytes());
-        if let Some(record) = manifest.files.get(part.file()) {
+        if let Some(record) = manifest.part(part) {
             hasher.update(record.blake3.as_bytes());
         }
     }
