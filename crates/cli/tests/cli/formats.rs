@@ -130,8 +130,17 @@ fn stored_compact_models_still_speak() {
             assert!(error > 0.0 && error < 0.02, "{name}: {part:?} {error}");
         }
         let said = [
-            "speak", "Hello", "--voice", "corpus/wavs/clip0.wav", "--device", "cpu", "--greedy", "-o", "out.wav",
-            "--model", "compact",
+            "speak",
+            "Hello",
+            "--voice",
+            "corpus/wavs/clip0.wav",
+            "--device",
+            "cpu",
+            "--greedy",
+            "-o",
+            "out.wav",
+            "--model",
+            "compact",
         ];
         done(&mut myxtts(folder.path(), &said));
         assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
