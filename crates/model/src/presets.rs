@@ -150,14 +150,6 @@ mod tests {
     use crate::gpt::Gpt;
     use crate::speaker::SpeakerEncoder;
 
-    const ALL: [(Preset, &str); 5] = [
-        (Preset::Tiny, "tiny"),
-        (Preset::Small, "small"),
-        (Preset::Normal, "normal"),
-        (Preset::Big, "big"),
-        (Preset::V2, "v2"),
-    ];
-
     fn networks(preset: Preset) -> Networks {
         let own = TextIds { vocabulary: 2048, start: 3, stop: 0 };
         Networks::of(preset, if preset == Preset::V2 { TextIds::v2() } else { own })
@@ -181,11 +173,11 @@ mod tests {
 
     #[test]
     fn the_table_above_is_true() {
-        let line = |(preset, name)| {
+        let line = |preset: Preset| {
             let found = counts(&networks(preset)).map(thousands).join(" | ");
-            format!("//! | {name} | {found} |")
+            format!("//! | {} | {found} |", preset.name())
         };
-        let wanted = ALL.map(line).join("\n");
+        let wanted = Preset::ALL.map(line).join("\n");
         assert!(include_str!("presets.rs").contains(&wanted), "the table should say\n{wanted}");
     }
 
@@ -217,7 +209,8 @@ mod tests {
     #[test]
     fn parts_fit_each_other_and_the_kernels() {
         let mut before = 0;
-        for (preset, name) in ALL {
+        for preset in Preset::ALL {
+            let name = preset.name();
             let n = networks(preset);
             let TextIds { start, stop, .. } = if preset == Preset::V2 {
                 TextIds::v2()

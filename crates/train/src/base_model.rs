@@ -3,13 +3,24 @@
 use crate::preferences::is_set_by_user;
 use crate::run_error::RunError;
 use myxtts_data::tokenizer::Tokenizer;
+use myxtts_model::presets::{Networks, TextIds};
 use myxtts_model::weights::folder::{MANIFEST, VOCABULARY};
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::folder::BASE_VOCABULARY_FILE;
-use myxtts_run::plan::{Plan, StageKind};
+use myxtts_run::plan::{Plan, Preset, StageKind};
 use myxtts_run::progress::Progress;
 use myxtts_text::Cleaner;
 use std::path::Path;
+
+/// The preset whose GPT has the layers and the width in a manifest.
+fn preset_of(gpt: &serde_json::Value) -> Option<Preset> {
+    let size = |key: &str| gpt.get(key)?.as_u64();
+    let (layers, width) = (size("layers")?, size("width")?);
+    Preset::ALL.into_iter().find(|preset| {
+        let sizes = Networks::of(*preset, TextIds::v2()).gpt;
+        (sizes.layers as u64, sizes.width as u64) == (layers, width)
+    })
+}
 
 /// How the model that training begins from reads text.
 pub struct BaseText {
@@ -17,6 +28,8 @@ pub struct BaseText {
     pub vocabulary: Tokenizer,
     /// The cleaner that the vocabulary was trained with.
     cleaner: Cleaner,
+    /// The preset whose GPT has its size.
+    preset: Option<Preset>,
 }
 
 impl BaseText {
@@ -45,7 +58,18 @@ impl BaseText {
             }
             None => Cleaner::Default,
         };
-        Ok(Some(BaseText { vocabulary: Tokenizer::from_bytes(&bytes, &from.join(VOCABULARY))?, cleaner }))
+        let vocabulary = Tokenizer::from_bytes(&bytes, &from.join(VOCABULARY))?;
+        let preset = folder.manifest().parts.get("gpt").and_then(preset_of);
+        Ok(Some(BaseText { vocabulary, cleaner, preset }))
+    }
+
+    /// Sets the preset of the model's size in a plan, unless the user names one: learning rates and steps depend on it.
+    pub fn apply_preset(&self, plan: &mut Plan, progress: &dyn Progress) {
+        let Some(preset) = self.preset.filter(|preset| *preset != plan.model.preset) else { return };
+        if !is_set_by_user(plan, "model.preset") {
+            progress.say(&format!("model.preset = {}: the size of the model", preset.name()));
+            plan.model.preset = preset;
+        }
     }
 
     /// Sets the cleaner of the model in a plan, unless the user names one.

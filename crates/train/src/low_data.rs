@@ -68,6 +68,10 @@ const DECODER_STEPS: u64 = 5_200;
 /// Weight of the mel distance beside discriminators. Measured: 45 had a lower DNSMOS, 15 more wrong words and a lower speaker
 /// cosine.
 const DECODER_MEL_WEIGHT: f64 = 30.0;
+/// Below this many hours, a model of the preset `small` learns a new voice in its decoder only, in this many steps. Measured with five
+/// minutes (`bench/results/low_data_voice_20261118_b.md`, section 2).
+const NEW_VOICE_HOURS: f64 = 0.5;
+const NEW_VOICE_DECODER_STEPS: u64 = 700;
 /// Passes of the GPT over every clip, and the minimum number of steps.
 const GPT_EPOCHS: f64 = 110.0;
 const LEAST_GPT_STEPS: u64 = 1_500;
@@ -126,6 +130,27 @@ pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice>
     if choosing.little && training.dropout.is_none() {
         training.dropout = Some(0.3);
         choosing.add("training.dropout", &0.3, "reduces overfitting");
+    }
+    choosing.chosen
+}
+
+/// Settings that give a small model a new voice from minutes of speech: its decoder is trained, its GPT is kept. Nothing is
+/// chosen where the user asks for the GPT.
+pub fn choose_for_new_voice(plan: &mut Plan, facts: &Facts) -> Vec<Choice> {
+    let training = &mut plan.training;
+    let wants_gpt =
+        training.gpt_steps.is_some() || training.lora_rank.is_some() || training.freeze_layers > 0;
+    let no_decoder = training.decoder_steps == Some(0);
+    if facts.hours >= NEW_VOICE_HOURS || plan.model.preset != Preset::Small || wants_gpt || no_decoder {
+        return Vec::new();
+    }
+    let mut choosing = Choosing { little: true, chosen: Vec::new() };
+    training.gpt_steps = Some(0);
+    let why = "trained on minutes of speech, it would read worse; --gpt-steps N trains it";
+    choosing.add("training.gpt_steps", &0, why);
+    if training.decoder_steps.is_none() {
+        training.decoder_steps = Some(NEW_VOICE_DECODER_STEPS);
+        choosing.add("training.decoder_steps", &NEW_VOICE_DECODER_STEPS, "the decoder learns the voice");
     }
     choosing.chosen
 }
@@ -263,6 +288,31 @@ mod tests {
         assert_eq!((plan.model.audio_codes, plan.training.code_token_weight), (None, None));
         assert_eq!((plan.training.gpt_steps, plan.training.text_dropout), (None, Some(0.1)));
         assert!(!chosen.is_empty());
+    }
+
+    #[test]
+    fn minutes_of_a_new_voice_train_the_decoder_of_a_small_model_only() {
+        let minutes = Facts { hours: 0.1, clips: 97, speakers: 1 };
+        let small = || {
+            let mut plan = plan();
+            plan.model.preset = Preset::Small;
+            plan
+        };
+        let mut chosen = small();
+        assert_eq!(choose_for_new_voice(&mut chosen, &minutes).len(), 2);
+        assert_eq!((chosen.training.gpt_steps, chosen.training.decoder_steps), (Some(0), Some(700)));
+        // A resumed run has them already.
+        assert!(choose_for_new_voice(&mut chosen, &minutes).is_empty());
+        let unchanged = |change: fn(&mut Plan), facts: &Facts| {
+            let mut plan = small();
+            change(&mut plan);
+            choose_for_new_voice(&mut plan, facts).is_empty()
+        };
+        assert!(unchanged(|_| (), &LITTLE));
+        assert!(unchanged(|plan| plan.model.preset = Preset::Normal, &minutes));
+        assert!(unchanged(|plan| plan.training.gpt_steps = Some(300), &minutes));
+        assert!(unchanged(|plan| plan.training.lora_rank = Some(8), &minutes));
+        assert!(unchanged(|plan| plan.training.decoder_steps = Some(0), &minutes));
     }
 
     #[test]

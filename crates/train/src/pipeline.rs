@@ -65,10 +65,7 @@ pub fn train(
             return Err(TrainError::NoDvae { from: from.clone() });
         }
         // Parts that are fine-tuned are trained again, starting from their weights.
-        model.set_begun(match request.only {
-            Some(kind) => vec![part_of(kind)],
-            None => vec![GPT],
-        });
+        model.set_begun(retrained_parts(plan, request.only));
     }
     if let Some((before, after)) = model.adopt_vocabulary(&corpus.tokenizer, plan.training.seed)? {
         session.progress.say(&format!("the GPT's text tables grow from {before} rows to {after}"));
@@ -133,6 +130,16 @@ pub fn train(
         session.final_samples(&context.samples(&model), before);
     }
     Ok(model)
+}
+
+/// The parts of a base model that are trained again: that of the only stage; else the GPT, and the decoder where its steps are
+/// set.
+pub(crate) fn retrained_parts(plan: &Plan, only: Option<StageKind>) -> Vec<&'static str> {
+    match only {
+        Some(kind) => vec![part_of(kind)],
+        None if plan.training.decoder_steps.is_some_and(|steps| steps > 0) => vec![GPT, DECODER],
+        None => vec![GPT],
+    }
 }
 
 /// Checks that all ranks get the same number of rows.

@@ -18,6 +18,8 @@ use crate::strategy::split;
 use crate::training_data::Corpus;
 use crate::tune::host::{Host, host_memory};
 use crate::{low_data, stages, tune};
+use myxtts_model::weights::folder::MANIFEST;
+use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::durable::fault::disk_from_env;
 use myxtts_run::folder::{BASE_VOCABULARY_FILE, FolderError, REQUEST_FILE, RunFolder};
 use myxtts_run::plan::{Plan, StageKind};
@@ -66,6 +68,7 @@ impl TrainingRun {
         };
         if let Some(base) = &base {
             base.apply_cleaner(&mut plan, progress);
+            base.apply_preset(&mut plan, progress);
         }
         let planned = PlannedRun { plan: &plan, machine: devices.first(), only: request.stage, fine_tune };
         settings_notes(&planned).iter().for_each(|note| progress.say(&format!("note: {note}")));
@@ -203,7 +206,14 @@ impl TrainingRun {
         }
         // A resumed run has these in its plan already.
         let facts = low_data::Facts::of(corpus);
-        let chosen = low_data::choose(plan, &facts, request.from.is_none());
+        let mut chosen = low_data::choose(plan, &facts, request.from.is_none());
+        if request.only.is_none()
+            && let Some(from) = &request.from
+            && has_decoder(from)?
+            && !grows_vocabulary(folder.path(), corpus)?
+        {
+            chosen.extend(low_data::choose_for_new_voice(plan, &facts));
+        }
         if !chosen.is_empty() || cleaner_is_chosen {
             folder.replace_plan(plan)?;
             low_data::lines(&facts, &chosen).iter().for_each(|line| progress.say(line));
@@ -239,6 +249,17 @@ impl TrainingRun {
     pub fn discard_if_unstarted(self) -> Result<bool, FolderError> {
         self.folder.rollback()
     }
+}
+
+/// Whether a base model has a decoder; false where a resumed run no longer finds the model.
+fn has_decoder(from: &Path) -> Result<bool, RunError> {
+    Ok(from.join(MANIFEST).is_file() && ModelFolder::open(from)?.part(Part::Decoder).is_some())
+}
+
+/// Whether the corpus has text that the base model's vocabulary lacks: only the GPT can learn it.
+fn grows_vocabulary(run: &Path, corpus: &Corpus) -> Result<bool, RunError> {
+    let base = base_vocabulary(run)?;
+    Ok(base.is_none_or(|base| base.vocabulary_size() < corpus.tokenizer.vocabulary_size()))
 }
 
 /// The speech recogniser that checks spoken samples; `None` where the settings name none.

@@ -1,10 +1,11 @@
-//! A model fine-tuned in a new language: its vocabulary and tables grow, and existing rows stay.
+//! A model fine-tuned: in a new language its vocabulary and tables grow, and existing rows stay; with decoder steps alone its GPT
+//! stays.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_model::weights::ModelFolder;
+use myxtts_model::weights::{ModelFolder, Part};
 
 /// Stdout and stderr of a command that must succeed.
 fn done(folder: &Path, arguments: &[&str]) -> (String, String) {
@@ -93,4 +94,26 @@ fn a_model_learns_a_language_it_had_no_letters_for() {
     let (said, _) = done(folder, &[&say[..], &voice[..]].concat());
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert!(report["codes"].as_u64().unwrap() > 0 && folder.join("out.wav").is_file(), "{said}");
+}
+
+/// All values of a part, by tensor.
+fn values(model: &ModelFolder, part: Part) -> Vec<(String, Vec<u32>)> {
+    let bits = |name: &str| model.numbers(name).unwrap().into_iter().map(f32::to_bits).collect();
+    let names = model.part(part).unwrap().names();
+    names.map(|name| (name.to_owned(), bits(name))).collect()
+}
+
+#[test]
+fn a_new_voice_in_the_decoder_leaves_the_gpt_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    done(folder, &["demo-corpus", "en", "--languages", "en", "--utterances", "4", "--speakers", "1"]);
+    train(folder, &["en", "--name", "first", "--set", "training.decoder_steps=1"]);
+    let steps = ["--set", "training.gpt_steps=0", "--set", "training.decoder_steps=2"];
+    train(folder, &[&["en", "--name", "voice", "--from", "runs/first/model"], &steps[..]].concat());
+    let (first, voice) = (model(folder, "first").0, model(folder, "voice").0);
+    for part in [Part::Gpt, Part::Dvae, Part::Speaker] {
+        assert_eq!(values(&first, part), values(&voice, part), "{part:?}");
+    }
+    assert_ne!(values(&first, Part::Decoder), values(&voice, Part::Decoder));
 }

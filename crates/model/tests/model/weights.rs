@@ -547,7 +547,7 @@ fn vocabulary_of_another_size_is_rejected() {
 /// For every preset: the tensors training stores plus those an export adds are those of a release of that size.
 #[test]
 fn exports_of_trained_models_have_all_tensors() {
-    for preset in [Preset::Tiny, Preset::Small, Preset::Normal, Preset::Big, Preset::V2] {
+    for preset in Preset::ALL {
         let Networks { dvae, gpt, decoder, speaker, .. } = Networks::of(preset, TextIds::v2());
         let mut declare = Declare::new(0.0, &|_| false);
         let heads = gpt.heads;

@@ -36,6 +36,22 @@ pub enum Preset {
     V2,
 }
 
+impl Preset {
+    /// All presets, the smallest first.
+    pub const ALL: [Preset; 5] = [Preset::Tiny, Preset::Small, Preset::Normal, Preset::Big, Preset::V2];
+
+    /// Its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preset::Tiny => "tiny",
+            Preset::Small => "small",
+            Preset::Normal => "normal",
+            Preset::Big => "big",
+            Preset::V2 => "v2",
+        }
+    }
+}
+
 /// Positions that are excluded from attention and loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,8 +5,8 @@ use super::rules::Memory;
 use super::with_forecast;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::model::{DECODER, DVAE, Model, SPEAKER};
-use crate::pipeline::Request;
+use crate::model::{DECODER, DVAE, GPT, Model, SPEAKER};
+use crate::pipeline::{Request, retrained_parts};
 use crate::replica_slice::Replicas;
 use crate::sizes::Sizes;
 use crate::stage_settings::dvae_settings;
@@ -85,14 +85,16 @@ pub fn host_memory(
     }
     let fine_tune = request.from.is_some();
     let model = request.from.as_deref().map(Model::open).transpose()?.unwrap_or_default();
-    let is_due = |stage: StageKind, part: Option<&str>| {
-        request.only.map_or(part.is_none_or(|part| !model.has(part)), |only| only == stage)
+    let retrained = if fine_tune { retrained_parts(plan, request.only) } else { Vec::new() };
+    let is_due = |stage: StageKind, part: &str| {
+        request.only.is_none_or(|only| only == stage)
+            && (!model.has(part) || retrained.contains(&part))
             && plan.recipe(stage, fine_tune).steps > 0
     };
     let replicas = Replicas { machine: ComputeDevice::CPU, count };
     let sizes = Sizes::of(plan, replicas.machine, &corpus.tokenizer, &model)?;
     let mut planned = Vec::new();
-    if is_due(StageKind::Dvae, Some(DVAE)) {
+    if is_due(StageKind::Dvae, DVAE) {
         let recipe = plan.recipe(StageKind::Dvae, fine_tune);
         let mut settings = dvae_settings(plan, &sizes);
         let weight = plan.training.code_token_weight.unwrap_or(0.0);
@@ -109,14 +111,14 @@ pub fn host_memory(
         let batches = StageBatches { stage: StageKind::Dvae, rows: settings.rows as usize, replicas: 1 };
         planned.push((batches, judge(batches, host, need)?));
     }
-    if is_due(StageKind::Gpt, None) {
+    if is_due(StageKind::Gpt, GPT) {
         let batches = StageBatches { stage: StageKind::Gpt, rows: plan.data.batch_size, replicas: count };
         let bytes = with_forecast(plan, corpus, machines, &model, fine_tune, |memory| {
             judge(batches, host, |rows| gpt_need(memory, plan, count, rows))
         })?;
         planned.push((batches, bytes));
     }
-    if is_due(StageKind::Decoder, Some(DECODER)) {
+    if is_due(StageKind::Decoder, DECODER) {
         let recipe = plan.recipe(StageKind::Decoder, fine_tune);
         let settings = DecoderSettings::from_plan(plan, &sizes);
         let speakers = Speakers { known: model.has(SPEAKER), count: corpus.source.speakers().len() };
