@@ -54,7 +54,7 @@ fn cleaners(folder: &Path, run: &str) -> [String; 2] {
 }
 
 #[test]
-fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
+fn small_english_corpora_use_phonemes_from_check_to_speak() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder, "en");
@@ -101,7 +101,7 @@ fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
 }
 
 #[test]
-fn what_is_trained_further_keeps_the_cleaner_of_its_model() {
+fn fine_tuning_keeps_the_cleaner_of_the_base_model() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     ["en", "fa"].into_iter().for_each(|language| corpus(folder, language));

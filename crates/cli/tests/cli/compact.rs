@@ -179,7 +179,7 @@ fn note(model: &str) -> String {
 }
 
 #[test]
-fn models_are_found_here_next_to_the_program_and_where_packages_put_them() {
+fn models_are_found_here_next_to_the_program_and_in_the_installation() {
     let at = tempfile::tempdir().unwrap();
     // Without symbolic links, as the program sees its own path.
     let at = at.path().canonicalize().unwrap();

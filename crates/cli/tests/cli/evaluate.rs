@@ -41,7 +41,7 @@ fn report(at: &Path, folder: &str) -> Value {
 }
 
 #[test]
-fn a_list_is_spoken_and_measured_and_a_seed_says_it_the_same_way() {
+fn a_list_is_spoken_and_measured_and_a_seed_repeats_it() {
     let at = folder();
     let say = ["evaluate", "model", "--texts", "data/list.csv", "--voice", "one.wav", "--language", "en"];
     myxtts(at.path(), &say).args(["-o", "a", "--seed", "5"]).assert().success().stdout(contains("2 of 2"));
@@ -99,7 +99,7 @@ fn recordings_go_through_the_dvae_and_through_all_parts() {
 
 /// A run that has only a DVAE so far can be resynthesised as well.
 #[test]
-fn a_model_that_has_only_a_dvae_passes_recordings_through_it() {
+fn a_model_with_only_a_dvae_resynthesizes_recordings() {
     let at = folder();
     let corpus = super::train::corpus();
     let train =
@@ -186,7 +186,7 @@ fn a_text_that_cannot_be_spoken_is_named_and_the_others_are_spoken() {
 
 #[cfg(unix)]
 #[test]
-fn a_recogniser_of_the_user_s_gives_error_rates_and_pages_have_players() {
+fn a_user_supplied_recogniser_gives_error_rates_and_pages_have_players() {
     let at = folder();
     let say = ["evaluate", "model", "--texts", "data/list.csv", "--voice", "one.wav", "--language", "en"];
     let hears = "sh -c 'echo this is your voice' {wav}";

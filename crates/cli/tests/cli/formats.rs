@@ -59,7 +59,7 @@ fn sets() -> Vec<(&'static str, tempfile::TempDir)> {
 }
 
 #[test]
-fn every_set_of_files_is_read_here() {
+fn every_stored_format_is_tested() {
     let names =
         fs::read_dir(formats()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name != "README.md").collect();
@@ -165,7 +165,7 @@ fn stored_voices_still_speak() {
 }
 
 #[test]
-fn stored_runs_still_go_on() {
+fn stored_runs_still_resume() {
     for (name, folder) in sets() {
         let folder = folder.path();
         let run = RunFolder::view(&folder.join("runs"), RUN).unwrap();

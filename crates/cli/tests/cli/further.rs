@@ -44,7 +44,7 @@ fn model(folder: &Path, name: &str) -> (ModelFolder, Tokenizer) {
 }
 
 #[test]
-fn a_model_learns_a_language_it_had_no_letters_for() {
+fn a_model_is_fine_tuned_on_a_language_with_new_letters() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for language in ["en", "fa"] {
@@ -104,7 +104,7 @@ fn values(model: &ModelFolder, part: Part) -> Vec<(String, Vec<u32>)> {
 }
 
 #[test]
-fn a_new_voice_in_the_decoder_leaves_the_gpt_as_it_was() {
+fn training_only_the_decoder_leaves_the_gpt_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     done(folder, &["demo-corpus", "en", "--languages", "en", "--utterances", "4", "--speakers", "1"]);

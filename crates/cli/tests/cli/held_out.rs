@@ -57,7 +57,7 @@ fn held_out(folder: &Path, name: &str) -> (Value, Vec<String>) {
 }
 
 #[test]
-fn train_on_a_validated_on_two_clips_of_a_and_never_opened_b() {
+fn a_separate_validation_corpus_was_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder, "a", "8", "1");

@@ -38,7 +38,7 @@ fn assert_says(words: &str, sentences: &[&str]) {
 }
 
 #[test]
-fn nothing_held_out_is_said_before_training() {
+fn an_empty_validation_set_is_reported_before_training() {
     let folder = corpus(6);
     let (code, words) = trained(folder.path(), "none", "dvae", &["data.val_fraction=0"]);
     assert_eq!(code, Some(0), "{words}");
@@ -53,7 +53,7 @@ fn nothing_held_out_is_said_before_training() {
 
 /// All three stages run, although each needs batches, a reference and validation codes.
 #[test]
-fn one_clip_is_learnt_from_and_it_is_said_what_comes_of_that() {
+fn one_clip_is_trained_on_and_the_consequences_are_reported() {
     let folder = corpus(1);
     let (code, words) = trained(folder.path(), "one", "all", &["data.val_fraction=0.5"]);
     assert_eq!(code, Some(0), "{words}");
@@ -70,7 +70,7 @@ fn one_clip_is_learnt_from_and_it_is_said_what_comes_of_that() {
 }
 
 #[test]
-fn characters_no_vocabulary_has_are_named_with_their_clip() {
+fn characters_outside_the_vocabulary_are_reported_with_their_clip() {
     let folder = corpus(6);
     let listed = folder.path().join("corpus/metadata.csv");
     let (code, words) = trained(folder.path(), "first", "dvae", &[]);
@@ -99,7 +99,7 @@ fn characters_no_vocabulary_has_are_named_with_their_clip() {
 }
 
 #[test]
-fn clips_over_the_limit_are_named_and_where_all_are_nothing_begins() {
+fn clips_over_the_limit_are_named_and_no_run_starts_if_all_are() {
     let folder = corpus(6);
     let (code, words) =
         trained(folder.path(), "all", "dvae", &["data.max_seconds=0.8", "data.failure_budget=1"]);
@@ -134,7 +134,7 @@ fn longest(folder: &Path) -> f64 {
 
 /// Audio with NaN or Inf never becomes a record: the clip is named before training.
 #[test]
-fn sound_that_is_no_number_is_named() {
+fn audio_with_nan_or_inf_is_named() {
     let folder = corpus(6);
     let wavs = folder.path().join("corpus/wavs");
     let path = fs::read_dir(&wavs).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();

@@ -200,7 +200,7 @@ fn is_alive(process: &str) -> bool {
 }
 
 #[test]
-fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
+fn a_killed_or_stopped_rank_ends_all_and_the_run_resumes_with_other_ranks() {
     let folder = corpus();
     // One DVAE for all runs: between two equally near codes, rounding decides.
     let dvae = train(folder.path(), &[], "codes", [2, 0, 0], &["--stage", "dvae", "--device", "cpu"])
@@ -275,7 +275,7 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
 }
 
 #[test]
-fn ranks_that_do_not_meet_say_who_waited_for_whom() {
+fn a_failed_rendezvous_names_the_missing_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let address = format!("127.0.0.1:{port}");
@@ -296,7 +296,7 @@ fn ranks_that_do_not_meet_say_who_waited_for_whom() {
 }
 
 #[test]
-fn a_failure_of_one_rank_is_the_exit_code_of_all() {
+fn all_ranks_exit_with_the_code_of_the_one_that_failed() {
     let folder = corpus();
     // Seven rows for two ranks: rank 0 refuses, and the other, started on "another machine", reports why.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -29,7 +29,7 @@ fn ended(command: &mut Command, code: i32) -> String {
 }
 
 #[test]
-fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
+fn resume_applies_changeable_settings_and_refuses_others_by_name() {
     let folder = corpus();
     let folder = folder.path();
     done(&mut train(folder, "a", &["--set", "training.checkpoint_every=1"]));
@@ -82,7 +82,7 @@ fn a_resumed_stage_trains_with_the_changed_rate() {
 }
 
 #[test]
-fn what_has_no_effect_is_said_before_a_run_begins() {
+fn settings_without_effect_are_reported_before_the_run() {
     let folder = corpus();
     let said = done(&mut train(
         folder.path(),
@@ -98,7 +98,7 @@ fn what_has_no_effect_is_said_before_a_run_begins() {
 }
 
 #[test]
-fn a_model_is_read_to_as_it_was_trained() {
+fn fine_tuning_keeps_the_preprocessing_of_the_base_model() {
     let folder = corpus();
     // It cannot clean Persian, of which the corpus has some.
     let coqui = ["--cleaner", "coqui", "--set", "data.trim_db=30", "--failure-budget", "0.9"];
@@ -116,7 +116,7 @@ fn a_model_is_read_to_as_it_was_trained() {
 }
 
 #[test]
-fn a_corpus_that_cannot_be_written_is_trained_from_without_a_cache() {
+fn a_read_only_corpus_is_trained_on_without_a_cache() {
     let folder = corpus();
     // No user can create folders there, not even root.
     let closed = "/sys/myxtts-cache";

@@ -138,7 +138,7 @@ fn long_text_is_spoken_in_pieces_from_any_source() {
 }
 
 #[test]
-fn an_interrupted_book_is_refused_without_resume_and_the_same_with_it() {
+fn an_interrupted_book_needs_resume_and_is_then_byte_identical() {
     let at = folder();
     say(at.path(), &[LONG, "-o", "whole.wav"]);
     // A text with invalid UTF-8 in the middle.
@@ -300,7 +300,7 @@ fn defaults_find_a_model_a_voice_a_language_and_a_name() {
 
 #[cfg(unix)]
 #[test]
-fn sound_is_played_by_whatever_player_there_is() {
+fn audio_is_played_by_the_installed_player() {
     use std::os::unix::fs::PermissionsExt;
     let at = folder();
     let play = ["speak", "Hello world", "--device", "cpu", "--voice", "ref.wav", "--play"];
@@ -338,7 +338,7 @@ fn sound_is_played_by_whatever_player_there_is() {
 
 #[cfg(unix)]
 #[test]
-fn a_book_that_is_stopped_or_killed_goes_on() {
+fn a_stopped_or_killed_book_resumes() {
     use std::time::{Duration, Instant};
     let at = folder();
     std::fs::write(at.path().join("book.txt"), "Hello world. This is a voice, a world.\n\n".repeat(12))

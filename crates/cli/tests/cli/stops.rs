@@ -53,7 +53,7 @@ fn saved(folder: &Path, name: &str) -> u64 {
 }
 
 #[test]
-fn signals_at_random_moments_end_a_run_cleanly_and_it_goes_on() {
+fn signals_at_random_moments_end_a_run_cleanly_and_it_resumes() {
     let stops: u64 = std::env::var("MYXTTS_STOPS").map_or(20, |n| n.parse().unwrap());
     let folder = corpus();
     let folder = folder.path();
@@ -89,7 +89,7 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_goes_on() {
 }
 
 #[test]
-fn a_second_signal_leaves_at_once_and_harms_nothing() {
+fn a_second_signal_exits_at_once_without_damage() {
     let folder = corpus();
     let folder = folder.path();
     let settings = ["training.dvae_steps=6", "training.checkpoint_every=1"];
@@ -112,7 +112,7 @@ const STAGES: [&str; 3] = ["dvae", "gpt", "decoder"];
 
 /// Stopped in each of its stages, a run saves its current step; resumed to the end it equals an undisturbed run.
 #[test]
-fn a_signal_in_any_stage_saves_its_last_step_and_loses_none() {
+fn a_signal_in_any_stage_saves_the_last_step() {
     let folder = corpus();
     let folder = folder.path();
     let run = |name: &str| {

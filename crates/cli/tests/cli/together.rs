@@ -21,7 +21,7 @@ fn done(child: Child) -> String {
 
 /// One process writes vocabulary and cache, the others wait for them; later runs need no lock.
 #[test]
-fn runs_that_are_started_together_all_train() {
+fn runs_started_together_all_train() {
     let folder = corpus();
     let folder = folder.path();
     let together = ["one", "two", "three"].map(|name| run(folder, name));

@@ -91,7 +91,7 @@ fn until(child: &mut Child, folder: &Path, name: &str, kind: &str, count: usize)
 }
 
 #[test]
-fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit() {
+fn a_killed_and_resumed_run_is_bit_identical_to_an_undisturbed_one() {
     let folder = corpus();
     let folder = folder.path();
     // One run speaks no samples, the other does and loads data in the slow ways. Neither that nor being killed may change the
@@ -155,7 +155,7 @@ fn is_kept(folder: &Path, name: &str, start: &str) -> bool {
 /// `cargo test -p myxtts --test cli -- --ignored tensorboard`.
 #[test]
 #[ignore = "needs Python with tensorboard"]
-fn tensorboard_itself_has_the_samples_of_a_run() {
+fn tensorboard_reads_the_samples_of_a_run() {
     let folder = corpus();
     let folder = folder.path();
     done(&mut train(folder, "heard", &["--set", "training.sample_every=12"]));
@@ -170,7 +170,7 @@ fn tensorboard_itself_has_the_samples_of_a_run() {
 }
 
 #[test]
-fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
+fn simulated_gpus_train_every_stage_and_another_number_resumes() {
     let folder = corpus();
     let folder = folder.path();
     let words =
@@ -203,7 +203,7 @@ fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
 }
 
 #[test]
-fn a_gpu_of_its_own_prepares_batches_where_both_are_named() {
+fn a_data_gpu_prepares_batches_if_both_gpus_are_named() {
     let folder = corpus();
     let folder = folder.path();
     let mut arguments =

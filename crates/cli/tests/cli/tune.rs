@@ -35,7 +35,7 @@ fn a_sweep_is_measured_and_its_settings_can_be_trained_with() {
 }
 
 #[test]
-fn a_run_says_what_was_tuned_keeps_it_and_is_tuned_once() {
+fn a_run_reports_its_tuning_and_is_tuned_once() {
     let folder = corpus();
     let folder = folder.path();
     let mut arguments = vec!["train", "corpus", "--name", "tuned", "--device", "cpu", "--preset", "tiny"];

@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn the_chunks_of_a_reader_do_not_matter(text in texts(), step in 1..7usize) {
+    fn the_chunk_size_of_the_reader_does_not_matter(text in texts(), step in 1..7usize) {
         struct Slow<'b>(&'b [u8], usize);
         impl std::io::Read for Slow<'_> {
             fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {

@@ -309,7 +309,7 @@ fn a_book_without_speakable_pieces_leaves_no_files() {
 }
 
 #[test]
-fn audio_that_the_disk_lost_is_spoken_again() {
+fn audio_lost_by_the_disk_is_spoken_again() {
     let at = tempfile::tempdir().unwrap();
     let (whole, path) = (at.path().join("whole.wav"), at.path().join("a.wav"));
     let format = Format::Wav(Depth::Int16);
@@ -324,7 +324,7 @@ fn audio_that_the_disk_lost_is_spoken_again() {
 }
 
 #[test]
-fn a_text_that_changed_is_spoken_from_the_change_on() {
+fn a_changed_text_is_spoken_again_from_the_change() {
     let at = tempfile::tempdir().unwrap();
     let (whole, path) = (at.path().join("whole.wav"), at.path().join("a.wav"));
     let format = Format::Wav(Depth::Int16);
@@ -337,7 +337,7 @@ fn a_text_that_changed_is_spoken_from_the_change_on() {
 }
 
 #[test]
-fn a_speaker_that_fails_leaves_a_book_to_be_resumed() {
+fn a_failed_speaker_leaves_a_resumable_book() {
     let at = tempfile::tempdir().unwrap();
     let path = at.path().join("a.wav");
     let settings = NarrationSettings::default();

@@ -114,7 +114,7 @@ fn trained() -> BTreeMap<String, Vec<f32>> {
 }
 
 #[test]
-fn two_speakers_are_suspected_by_a_trained_encoder_and_one_is_not() {
+fn two_speakers_are_reported_by_a_trained_encoder_and_one_is_not() {
     let at = tempfile::tempdir().unwrap();
     tiny::write_with(at.path(), &[Part::Decoder, Part::Speaker], &trained());
     let folder = ModelFolder::open(at.path()).unwrap();
