@@ -1,4 +1,4 @@
-//! The steps of the book's first chapter, in an empty home folder.
+//! The commands of the chapter "Getting started", in an empty home folder.
 
 use std::path::Path;
 

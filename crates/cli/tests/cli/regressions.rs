@@ -1,4 +1,4 @@
-//! Losses that happened: closed pipes and terminals, overwritten files, runs that could not be resumed.
+//! Regressions: closed pipes and terminals, overwritten files, runs that could not be resumed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};

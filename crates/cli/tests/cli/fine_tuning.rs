@@ -1,5 +1,5 @@
-//! A model fine-tuned: in a new language its vocabulary and tables grow, and existing rows stay; with decoder steps alone its GPT
-//! stays.
+//! Fine-tuning: for a new language, vocabulary and tables grow and existing rows stay; with decoder steps alone, the GPT stays
+//! unchanged.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
