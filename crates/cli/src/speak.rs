@@ -28,7 +28,7 @@ use crate::failure::UsageError;
 use crate::output::{errln, print, print_json};
 use crate::sampling::{Sampling, at_least_one};
 use crate::target::find_voice;
-use defaults::Found;
+use defaults::FoundModel;
 use job::{Job, Output};
 use player::Player;
 use report::Report;
@@ -140,7 +140,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         limit_threads(threads).context("--threads")?;
     }
     let device = existing_device(&args.device)?;
-    let Found { model, run } = defaults::model(args.model.as_deref(), &args.runs)?;
+    let FoundModel { model, run } = defaults::model(args.model.as_deref(), &args.runs)?;
     let (output, format) = output(&args, &model)?;
     let srt = args.srt.as_deref().map(|path| OutputPath::check("--srt", path)).transpose()?;
     if args.play {

@@ -28,7 +28,7 @@ export async function mount(root) {
   const speed = h("input", { type: "range", min: 0.25, max: 4, step: 0.05, value: draft.speed ?? 1 });
   const seed = h("input", { type: "number", min: 0, step: 1, value: draft.seed ?? 0, inputmode: "numeric" });
   const sampling = Object.fromEntries(SAMPLING.map(([name, min, max, step]) =>
-    [name, h("input", { type: "number", min, max, step, value: draft[name] ?? "", placeholder: t("usual"), inputmode: "decimal" })]));
+    [name, h("input", { type: "number", min, max, step, value: draft[name] ?? "", placeholder: t("default_placeholder"), inputmode: "decimal" })]));
   const go = h("button", { class: "primary", type: "submit" }, icon("speak"), t("speak_button"));
   const stop = h("button", { type: "button", hidden: true, onclick: () => { controller?.abort(); sound?.pause(); } }, icon("stop"), t("stop"));
   const result = h("section", { class: "card", hidden: true, "aria-label": t("result"), "aria-live": "polite" });

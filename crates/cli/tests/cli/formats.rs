@@ -2,7 +2,7 @@
 //! corpus, its cache, a model folder with a stored voice, the same model in compact files, and a run that was left at step 2 of 4 of its DVAE stage.
 //!
 //! A change of a format adds a folder and leaves the others: `MYXTTS_NEW_FORMATS=v2 cargo test -p myxtts --test cli --
-//! --ignored formats::write_the_fixture` writes `testdata/formats/v2`, and `MADE` below gets its line.
+//! --ignored formats::write_the_fixture` writes `testdata/formats/v2`, and `STORED_FORMATS` below gets its line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::train::{done, myxtts, resume};
 use crate::tiny;
 
 /// The folders that must exist.
-const MADE: [&str; 1] = ["v1"];
+const STORED_FORMATS: [&str; 1] = ["v1"];
 
 const WORDS: [&str; 4] = ["one word", "a voice", "two words", "the end"];
 /// The run in every set of files.
@@ -44,7 +44,7 @@ fn copy(from: &Path, to: &Path) {
 /// A copy of the first set of files, with the run [`RUN`] that was left at step 2 of 4.
 pub fn first_set() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    copy(&formats().join(MADE[0]), folder.path());
+    copy(&formats().join(STORED_FORMATS[0]), folder.path());
     folder
 }
 
@@ -55,7 +55,7 @@ fn sets() -> Vec<(&'static str, tempfile::TempDir)> {
         copy(&formats().join(name), folder.path());
         (*name, folder)
     };
-    MADE.iter().map(set).collect()
+    STORED_FORMATS.iter().map(set).collect()
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn every_stored_format_is_tested() {
         fs::read_dir(formats()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name != "README.md").collect();
     names.sort();
-    assert_eq!(names, MADE);
+    assert_eq!(names, STORED_FORMATS);
 }
 
 /// The cache of a run that began from a model is inside the cache of the corpus.

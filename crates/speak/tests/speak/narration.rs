@@ -8,8 +8,8 @@ use myxtts_demo as demo;
 use myxtts_speak::audio_file::{Depth, Format};
 use myxtts_speak::long_text::{Pause, Piece, Pieces};
 use myxtts_speak::narration::{
-    Book, BookError, Done, Joiner, Joins, NarrationError, NarrationSettings, Outcome, Speaker, Spoken,
-    TimeStretch, narrate, piece_seed,
+    Book, BookError, FinishedPiece, Joiner, Joins, NarrationError, NarrationSettings, Outcome, Speaker,
+    Spoken, TimeStretch, narrate, piece_seed,
 };
 use proptest::prelude::*;
 
@@ -186,7 +186,7 @@ fn every_piece_has_its_own_seed() {
 #[test]
 fn pieces_that_cannot_be_spoken_are_noted_and_the_rest_continues() {
     let mut notes = Vec::new();
-    let mut watch = |done: &Done| {
+    let mut watch = |done: &FinishedPiece| {
         notes.push((done.number, done.note.clone()));
         true
     };
@@ -276,7 +276,7 @@ fn the_batch_size_does_not_change_the_audio() {
         // A book stopped within a group, and resumed one by one or in other groups.
         for (stop, later) in [(1, 3), (4, 1)] {
             let open = |resume| Book::open(&path, format, RATE, settings, "id", resume).unwrap();
-            let goes_on = &mut |done: &Done| done.number + 1 != stop;
+            let goes_on = &mut |done: &FinishedPiece| done.number + 1 != stop;
             let mut speaker = Fake { batch_size, ..fake() };
             let outcome = open(false).speak(pieces(TEXT), &mut speaker, goes_on).unwrap();
             assert!(matches!(outcome, Outcome::Stopped { pieces, .. } if pieces == stop));
