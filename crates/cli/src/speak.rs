@@ -85,8 +85,8 @@ pub struct Args {
     /// Language of the text [default: guessed from its letters, among the languages of the model]
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
-    /// Random seed; the same seed gives the same audio. With --stream or --play speech that fails a check cannot be taken back, so
-    /// that it may differ from the file written without them
+    /// Random seed; the same seed gives the same audio. Speech that --stream or --play has already output is not retried if it is
+    /// flawed, so it may differ from a file written without them
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Speaking rate from 0.5 (slower) to 2 (faster), at the same pitch
