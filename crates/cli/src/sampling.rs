@@ -109,7 +109,10 @@ fn not_negative(text: &str) -> Result<f32, String> {
 }
 
 fn share(text: &str) -> Result<f32, String> {
-    positive(text).ok().filter(|&value| value <= 1.0).ok_or_else(|| "expected a number above 0 and at most 1".to_owned())
+    positive(text)
+        .ok()
+        .filter(|&value| value <= 1.0)
+        .ok_or_else(|| "expected a number above 0 and at most 1".to_owned())
 }
 
 fn length_penalty(text: &str) -> Result<f64, String> {
