@@ -173,7 +173,7 @@ fn training_begins_from_a_compact_model_by_its_name() {
     myxtts(at, &arguments).assert().code(2).stderr(contains("nothing"));
 }
 
-/// What is said about a model that was found.
+/// The note about a model that was found.
 fn note(model: &str) -> String {
     format!("note: using the model {}", PathBuf::from(model).display())
 }

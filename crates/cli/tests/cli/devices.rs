@@ -41,12 +41,12 @@ fn text_and_json_agree() {
         ("cupti", "CUPTI"),
     ] {
         let library = &json["libraries"][key];
-        let said = match library["status"].as_str().unwrap() {
+        let expected = match library["status"].as_str().unwrap() {
             "found" => library["path"].as_str().unwrap(),
             "missing" => library["install"].as_str().unwrap(),
             other => panic!("{key} is {other}"),
         };
-        assert!(row(label).contains(said), "{label}: no {said} in {text}");
+        assert!(row(label).contains(expected), "{label}: no {expected} in {text}");
     }
 }
 

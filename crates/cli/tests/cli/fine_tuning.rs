@@ -15,9 +15,9 @@ fn done(folder: &Path, arguments: &[&str]) -> (String, String) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let [said, words] = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    let [stdout, words] = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
     assert!(output.status.success(), "{arguments:?}: {words}");
-    (said, words)
+    (stdout, words)
 }
 
 fn train(folder: &Path, arguments: &[&str]) -> (String, String) {
@@ -53,19 +53,19 @@ fn a_model_is_fine_tuned_on_a_language_with_new_letters() {
         done(folder, &corpus);
     }
     // The tokenizer stage alone; the others then find its vocabulary.
-    let (said, _) = train(folder, &["en", "--stage", "tokenizer"]);
-    assert!(said.starts_with("tokenizer "), "{said}");
-    assert!(said.contains(" pieces, stored in en/.myxtts-cache/tokenizer.json"), "{said}");
+    let (stdout, _) = train(folder, &["en", "--stage", "tokenizer"]);
+    assert!(stdout.starts_with("tokenizer "), "{stdout}");
+    assert!(stdout.contains(" pieces, stored in en/.myxtts-cache/tokenizer.json"), "{stdout}");
     let (_, words) = train(folder, &["en", "--name", "first"]);
-    assert!(words.contains(said.trim()), "{words}");
+    assert!(words.contains(stdout.trim()), "{words}");
     let (first, english) = model(folder, "first");
     assert!(english.language_id("fa").is_none());
 
     // Persian records with a vocabulary of their own, which the model's must not be confused with.
     train(folder, &["fa", "--stage", "tokenizer"]);
     let from = ["--from", "runs/first/model"];
-    let (said, _) = train(folder, &["fa", "--stage", "tokenizer", from[0], from[1]]);
-    assert!(said.contains("added to the model's, stored in fa/.myxtts-cache/from-"), "{said}");
+    let (stdout, _) = train(folder, &["fa", "--stage", "tokenizer", from[0], from[1]]);
+    assert!(stdout.contains("added to the model's, stored in fa/.myxtts-cache/from-"), "{stdout}");
     // With frozen tables, their content is exactly what they grew to.
     let more = ["--name", "second", "--set", "training.freeze_layers=1"];
     let (_, words) = train(folder, &[&["fa"], &from[..], &more[..]].concat());
@@ -91,9 +91,9 @@ fn a_model_is_fine_tuned_on_a_language_with_new_letters() {
     let voice = std::fs::read_dir(folder.join("fa/wavs")).unwrap().next().unwrap().unwrap().path();
     let say = ["speak", "سلام گل من", "--language", "fa", "--device", "cpu", "--model", "runs/second/model"];
     let voice = ["--voice", voice.to_str().unwrap(), "-o", "out.wav", "--json"];
-    let (said, _) = done(folder, &[&say[..], &voice[..]].concat());
-    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert!(report["codes"].as_u64().unwrap() > 0 && folder.join("out.wav").is_file(), "{said}");
+    let (stdout, _) = done(folder, &[&say[..], &voice[..]].concat());
+    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert!(report["codes"].as_u64().unwrap() > 0 && folder.join("out.wav").is_file(), "{stdout}");
 }
 
 /// All values of a part, by tensor.

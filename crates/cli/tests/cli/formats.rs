@@ -100,7 +100,7 @@ fn stored_models_still_speak() {
         for part in [Part::Gpt, Part::Dvae] {
             assert!(model.part(part).is_some(), "{name}: {part:?}");
         }
-        let said = [
+        let arguments = [
             "speak",
             "Hello",
             "--voice",
@@ -111,7 +111,7 @@ fn stored_models_still_speak() {
             "-o",
             "out.wav",
         ];
-        done(&mut myxtts(folder.path(), &said));
+        done(&mut myxtts(folder.path(), &arguments));
         assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
     }
 }
@@ -129,7 +129,7 @@ fn stored_compact_models_still_speak() {
             let error = relative_error(exact, stored).unwrap();
             assert!(error > 0.0 && error < 0.02, "{name}: {part:?} {error}");
         }
-        let said = [
+        let arguments = [
             "speak",
             "Hello",
             "--voice",
@@ -142,7 +142,7 @@ fn stored_compact_models_still_speak() {
             "--model",
             "compact",
         ];
-        done(&mut myxtts(folder.path(), &said));
+        done(&mut myxtts(folder.path(), &arguments));
         assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
     }
 }

@@ -43,7 +43,7 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> std::process::Command {
     myxtts(folder, &arguments)
 }
 
-fn assert_says(words: &str, sentences: &[&str]) {
+fn assert_contains(words: &str, sentences: &[&str]) {
     for sentence in sentences {
         assert!(words.contains(sentence), "nothing of {sentence:?} in:\n{words}");
     }
@@ -65,7 +65,7 @@ fn a_separate_validation_corpus_was_ignored() {
     as_folder(folder, "b");
     // All stages with caches; then the same with records computed on demand.
     let words = done(&mut train(folder, "cached", &["--train-data", "a", "--val-data", "b"]));
-    assert_says(
+    assert_contains(
         &words,
         &["8 training clips, 5 validation clips", "all 5 usable clips of b", "codes", "best so far"],
     );
@@ -83,14 +83,14 @@ fn a_separate_validation_corpus_was_ignored() {
 
     let computed = ["--train-data", "a", "--val-data", "b", "--disable-native-loading", "--stage", "dvae"];
     let words = done(&mut train(folder, "computed", &computed));
-    assert_says(&words, &["8 training clips, 5 validation clips"]);
+    assert_contains(&words, &["8 training clips, 5 validation clips"]);
     // A resumed run uses the same split.
     let words = done(&mut resume(folder, "cached"));
-    assert_says(&words, &["8 training clips, 5 validation clips"]);
+    assert_contains(&words, &["8 training clips, 5 validation clips"]);
     // The validation corpus must not be a training corpus.
     let twice = train(folder, "same", &["--train-data", "a", "--val-data", "./a"]).output().unwrap();
     assert_eq!(twice.status.code(), Some(2));
-    assert_says(&String::from_utf8_lossy(&twice.stderr), &["named twice"]);
+    assert_contains(&String::from_utf8_lossy(&twice.stderr), &["named twice"]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn sentences_read_twice_fell_on_both_sides_of_the_split() {
         fs::copy(entry.path(), root.join("wavs").join(name)).unwrap();
     }
     let words = done(&mut train(folder, "run", &["a", "--stage", "dvae", "--val-fraction", "0.3"]));
-    assert_says(&words, &["texts that are not trained on"]);
+    assert_contains(&words, &["texts that are not trained on"]);
     let (_, ids) = held_out(folder, "run");
     let once: BTreeSet<&str> =
         ids.iter().filter(|id| !id.starts_with("again-")).map(String::as_str).collect();
@@ -126,7 +126,7 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     corpus(folder, "b", "5", "2");
     as_folder(folder, "b");
     let words = done(&mut train(folder, "both", &["a", "b", "--stage", "dvae", "--val-fraction", "0"]));
-    assert_says(&words, &["11 training clips", "a: 6 clips of a", "b: 5 clips of b"]);
+    assert_contains(&words, &["11 training clips", "a: 6 clips of a", "b: 5 clips of b"]);
     let inside = |name: &str| -> Vec<String> {
         let cache = folder.join(name).join(".myxtts-cache");
         let entries = fs::read_dir(cache).into_iter().flatten().map(Result::unwrap);
@@ -141,7 +141,7 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     fs::write(folder.join("run.yaml"), "data:\n  train_data: [b, a]\n").unwrap();
     let more = ["--config", "run.yaml", "--stage", "dvae", "--val-fraction", "0"];
     let words = done(&mut train(folder, "again", &more));
-    assert_says(&words, &["11 training clips"]);
+    assert_contains(&words, &["11 training clips"]);
     assert_eq!((own("a").len(), own("b").len()), (1, 1));
     // The same speaker name in two corpora is reported, and kept apart.
     let speaker = |name: &str, more: &[&str]| {
@@ -152,9 +152,9 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     };
     corpus(folder, "c", "4", "3");
     let words = speaker("apart", &[]);
-    assert_says(&words, &["two corpora have a speaker", "(c)"]);
+    assert_contains(&words, &["two corpora have a speaker", "(c)"]);
     // A command that reads a single corpus says so.
     let checked = myxtts(folder, &["check", "--train-data", "a", "--train-data", "b"]).output().unwrap();
     assert_eq!(checked.status.code(), Some(2));
-    assert_says(&String::from_utf8_lossy(&checked.stderr), &["one corpus at a time"]);
+    assert_contains(&String::from_utf8_lossy(&checked.stderr), &["one corpus at a time"]);
 }

@@ -359,8 +359,8 @@ fn a_corpus_that_was_edited_between_two_stages_went_unnoticed() {
         command
     };
     let run = folder.join("runs/edited");
-    let (code, said) = interrupted(&mut stage(&[]), &run, &["-TERM"]);
-    assert_eq!(code, Some(143), "{said}");
+    let (code, printed) = interrupted(&mut stage(&[]), &run, &["-TERM"]);
+    assert_eq!(code, Some(143), "{printed}");
     let metadata = folder.join("corpus/metadata.csv");
     let text = fs::read_to_string(&metadata).unwrap();
     fs::write(&metadata, text.split_once('\n').unwrap().1).unwrap();

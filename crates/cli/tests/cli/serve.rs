@@ -126,9 +126,9 @@ fn a_server_speaks_stays_small_and_stops_with_143() {
     let killed = Command::new("kill").arg(id.to_string()).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("stopping") && !said.contains("a-long-secret"), "{said}");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("stopping") && !stderr.contains("a-long-secret"), "{stderr}");
 }
 
 #[cfg(target_os = "linux")]

@@ -37,8 +37,8 @@ fn a_text_becomes_a_wav_file() {
     let report: serde_json::Value = serde_json::from_slice(&shown.get_output().stdout).unwrap();
     let heard = decode(&at.path().join("a.wav")).unwrap();
     assert_eq!(heard.clip.sample_rate, 24_000);
-    assert_eq!(heard.clip.samples.len(), tiny::decoder_sizes().samples_of(tiny::SAID));
-    assert_eq!(report["codes"], tiny::SAID);
+    assert_eq!(heard.clip.samples.len(), tiny::decoder_sizes().samples_of(tiny::CODES_PER_TEXT));
+    assert_eq!(report["codes"], tiny::CODES_PER_TEXT);
     assert_eq!((&report["quality"], &report["ended"]), (&"decoded".into(), &"limit".into()));
     // Speech never ends: two retries, each with its own seed.
     let seeds: Vec<u64> = (0..3).filter_map(|i| report["attempts"][i]["seed"].as_u64()).collect();
@@ -165,7 +165,7 @@ fn an_interrupted_book_needs_resume_and_is_then_byte_identical() {
 #[test]
 fn formats_follow_the_name_or_the_flag_and_streams_go_to_standard_output() {
     let at = folder();
-    let expected = tiny::decoder_sizes().samples_of(tiny::SAID);
+    let expected = tiny::decoder_sizes().samples_of(tiny::CODES_PER_TEXT);
     for (name, arguments) in [
         ("a.flac", vec![]),
         ("a.mp3", vec![]),

@@ -163,10 +163,10 @@ fn tensorboard_reads_the_samples_of_a_run() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../parity/tensorboard_reads.py");
     let run = folder.join("runs/heard");
     let output = Command::new(python).arg(script).arg("--run").arg(run).output().unwrap();
-    let said =
+    let printed =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    println!("{said}");
+    assert!(output.status.success(), "{printed}");
+    println!("{printed}");
 }
 
 #[test]
@@ -179,12 +179,12 @@ fn simulated_gpus_train_every_stage_and_another_number_resumes() {
     arguments.extend(["--simulate-gpus", "3", "--visible-gpus", "2,0", "--batch-size", "4"]);
     arguments.extend(["--num-workers", "1", "--set", "training.dvae_steps=2"]);
     arguments.extend(["--set", "training.gpt_steps=3", "--set", "training.decoder_steps=2"]);
-    let said = done(&mut myxtts(folder, &arguments));
+    let printed = done(&mut myxtts(folder, &arguments));
     assert!(
-        said.contains("trains on mirrored on GPUs 2 and 0 (simulated): training.multi_gpu is on"),
-        "{said}"
+        printed.contains("trains on mirrored on GPUs 2 and 0 (simulated): training.multi_gpu is on"),
+        "{printed}"
     );
-    assert!(said.contains("2 replicas (cpu, cpu)"), "{said}");
+    assert!(printed.contains("2 replicas (cpu, cpu)"), "{printed}");
     assert_eq!(weights(folder, "mirrored").len(), 4);
     let run = folder.join("runs/mirrored");
     let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
@@ -192,13 +192,13 @@ fn simulated_gpus_train_every_stage_and_another_number_resumes() {
     assert!(fs::read_to_string(run.join("plan.json")).unwrap().contains("mirrored on GPUs 2 and 0"));
     // The run is finished: resuming only reports the devices.
     let other = ["train", "--resume", "mirrored", "--simulate-gpus", "1", "--visible-gpus", "0"];
-    let said = done(&mut myxtts(folder, &other));
-    assert!(said.contains("one device, GPU 0 (simulated)"), "{said}");
+    let printed = done(&mut myxtts(folder, &other));
+    assert!(printed.contains("one device, GPU 0 (simulated)"), "{printed}");
     // Sixteen rows over three replicas.
     let uneven =
         ["train", "corpus", "--name", "uneven", "--multi-gpu", "--simulate-gpus", "3", "--batch-size", "16"];
-    let said = words(&mut myxtts(folder, &uneven));
-    assert!(said.contains("data.batch_size = 16") && said.contains("15 or 18"), "{said}");
+    let printed = words(&mut myxtts(folder, &uneven));
+    assert!(printed.contains("data.batch_size = 16") && printed.contains("15 or 18"), "{printed}");
     assert!(!folder.join("runs/uneven").exists(), "a mistake began a run");
 }
 
@@ -220,7 +220,7 @@ fn a_data_gpu_prepares_batches_if_both_gpus_are_named() {
     ]);
     arguments.extend(["--batch-size", "4", "--num-workers", "1", "--set", "training.dvae_steps=2"]);
     arguments.extend(["--set", "training.gpt_steps=3", "--set", "training.decoder_steps=1"]);
-    let said = done(&mut myxtts(folder, &arguments));
+    let printed = done(&mut myxtts(folder, &arguments));
     for words in [
         "trains on one device, GPU 1 (simulated)",
         "GPU 0 prepares batches and 1 trains; up to 5 wait between them",
@@ -228,7 +228,7 @@ fn a_data_gpu_prepares_batches_if_both_gpus_are_named() {
         "conditioning is computed on cpu from waveforms",
         "the model starts when 5 batches are ready, after at least 0.1 s",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
     for part in ["gpt", "decoder"] {
         assert!(folder.join(format!("runs/apart/model/{part}.safetensors")).is_file(), "{part}");

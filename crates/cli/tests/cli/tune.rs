@@ -50,8 +50,11 @@ fn a_run_reports_its_tuning_and_is_tuned_once() {
     }
     let path = folder.join("runs/tuned/plan.json");
     let plan = || serde_json::from_slice::<Value>(&fs::read(&path).unwrap()).unwrap();
-    let said = done(&mut myxtts(folder, &arguments));
-    assert!(said.contains("tuned for this machine: ") && said.contains("data.batch_size = 16 ("), "{said}");
+    let printed = done(&mut myxtts(folder, &arguments));
+    assert!(
+        printed.contains("tuned for this machine: ") && printed.contains("data.batch_size = 16 ("),
+        "{printed}"
+    );
     let kept = plan();
     assert_eq!((&kept["data"]["batch_size"], &kept["data"]["prefetch_buffer_size"]), (&16.into(), &3.into()));
     let changed = kept["tuning"]["changed"].as_array().unwrap();

@@ -17,7 +17,7 @@ const RATE: u32 = 24_000;
 
 /// Plays a tone for every character, with a pitch given by the seed, in chunks.
 struct Fake {
-    said: Vec<(String, u64)>,
+    spoken_texts: Vec<(String, u64)>,
     batch_size: usize,
 }
 
@@ -38,7 +38,7 @@ impl Speaker for Fake {
         seed: u64,
         out: &mut dyn FnMut(&[f32]) -> bool,
     ) -> Result<Spoken, String> {
-        self.said.push((text.to_owned(), seed));
+        self.spoken_texts.push((text.to_owned(), seed));
         if text.contains("fail") {
             return Err("it failed".to_owned());
         }
@@ -58,7 +58,7 @@ impl Speaker for Fake {
 }
 
 fn fake() -> Fake {
-    Fake { said: Vec::new(), batch_size: 1 }
+    Fake { spoken_texts: Vec::new(), batch_size: 1 }
 }
 
 fn pieces(text: &str) -> Pieces<'_, &[u8]> {
@@ -134,14 +134,14 @@ fn joins_have_no_steps_steeper_than_the_pieces() {
 #[test]
 fn a_single_piece_is_unchanged() {
     let (samples, _) = narrated("One.", NarrationSettings::default());
-    let mut said = Vec::new();
+    let mut expected = Vec::new();
     fake()
         .speak("One.", 0, &mut |more| {
-            said.extend_from_slice(more);
+            expected.extend_from_slice(more);
             true
         })
         .unwrap();
-    assert!(samples == said);
+    assert!(samples == expected);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn every_piece_has_its_own_seed() {
     let mut speaker = fake();
     let settings = NarrationSettings { seed: 7, ..NarrationSettings::default() };
     narrate(pieces(TEXT), &mut speaker, settings, &mut |_| Ok(()), &mut |_| true).unwrap();
-    let seeds: Vec<u64> = speaker.said.iter().map(|(_, seed)| *seed).collect();
+    let seeds: Vec<u64> = speaker.spoken_texts.iter().map(|(_, seed)| *seed).collect();
     assert_eq!(seeds[0], 7);
     assert_eq!(seeds[1], piece_seed(7, 1));
     let mut different = seeds.clone();
@@ -207,7 +207,7 @@ fn book(path: &Path, format: Format, text: &str, resume: bool, stop_after: Optio
             done.was_resumed || stop_after != Some(done.number + 1)
         })
         .unwrap();
-    (outcome, speaker.said.len())
+    (outcome, speaker.spoken_texts.len())
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
         let expected = std::fs::read(&whole).unwrap();
         for stop in 1..=8 {
             let path = at.path().join(format!("stopped-{stop}.{}", format.name()));
-            let (outcome, said) = book(&path, format, TEXT, false, Some(stop));
+            let (outcome, spoken_before) = book(&path, format, TEXT, false, Some(stop));
             if !matches!(outcome, Outcome::Stopped { pieces, .. } if pieces == stop) {
                 panic!("{outcome:?}");
             }
@@ -242,7 +242,7 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
             line.extend(b"{\"piece\":");
             std::fs::write(Book::journal_path(&path), line).unwrap();
             let (again, more) = book(&path, format, TEXT, true, None);
-            assert_eq!(said + more, 7, "nothing is spoken twice");
+            assert_eq!(spoken_before + more, 7, "nothing is spoken twice");
             assert_eq!(again, Outcome::Finished(timings.clone()), "{format} after {stop}");
             assert!(std::fs::read(&path).unwrap() == expected, "{format} after {stop}");
         }
@@ -463,5 +463,5 @@ fn empty_pieces_are_pauses() {
     let mut speaker = fake();
     narrate([Ok(piece)].into_iter(), &mut speaker, NarrationSettings::default(), &mut write, &mut |_| true)
         .unwrap();
-    assert_eq!((count, speaker.said.len()), (240, 0));
+    assert_eq!((count, speaker.spoken_texts.len()), (240, 0));
 }

@@ -169,7 +169,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
     cut.truncate(cut.len() / 2);
     std::fs::write(rig.path("cut.wav"), &cut).unwrap();
     std::fs::create_dir(rig.path("folder.wav")).unwrap();
-    for (name, said) in [
+    for (name, expected) in [
         ("silent.wav", "the recording is silent"),
         ("short.wav", "0.10 s"),
         ("text.wav", "WAV, FLAC, MP3"),
@@ -186,7 +186,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
             vec![format!("{}(1)+{}", good.display(), path.display()).into()],
         ] {
             let error = resolve_voice(&mut rig.synthesizer, &rig.folder, &named).unwrap_err().to_string();
-            assert!(error.contains(name) && error.contains(said), "{named:?}: {error}");
+            assert!(error.contains(name) && error.contains(expected), "{named:?}: {error}");
         }
     }
 
