@@ -35,7 +35,7 @@ const POINTS: f32 = 1000.0;
 const LEVEL: f32 = 0.1;
 
 /// Minimum audible level.
-const HEARD: f32 = 0.03;
+const AUDIBLE: f32 = 0.03;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -57,7 +57,7 @@ fn make(path: &Path, preset: Preset, codes: Option<usize>) -> Outcome {
         write(path, preset, codes, louder)?;
         let level = voice(path)?;
         println!("decoder {louder} times as loud: level {level}");
-        if level >= HEARD {
+        if level >= AUDIBLE {
             return Ok(());
         }
         std::fs::remove_dir_all(path)?;

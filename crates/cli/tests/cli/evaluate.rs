@@ -50,10 +50,10 @@ fn a_list_is_spoken_and_measured_and_a_seed_repeats_it() {
     assert_eq!((items.len(), &items[0]["id"], &items[1]["file"]), (2, &"one".into(), &"two.wav".into()));
     for item in items {
         assert_eq!((&item["ended"], &item["error"]), (&"limit".into(), &Value::Null));
-        let heard = decode(&at.path().join("a").join(item["file"].as_str().unwrap())).unwrap().clip;
-        assert_eq!(heard.sample_rate, 24_000);
+        let decoded = decode(&at.path().join("a").join(item["file"].as_str().unwrap())).unwrap().clip;
+        assert_eq!(decoded.sample_rate, 24_000);
         let speech = item["seconds"].as_f64().unwrap();
-        assert!((heard.seconds() - speech - 0.3).abs() < 1e-3, "0.3 s of silence follow the speech");
+        assert!((decoded.seconds() - speech - 0.3).abs() < 1e-3, "0.3 s of silence follow the speech");
         assert!(item["distortion"].as_f64().is_some(), "the recording lies in wavs/: {item}");
         assert!(item["similarity"].as_f64().is_some() && item["transcript"].is_null(), "{item}");
     }
@@ -80,9 +80,9 @@ fn recordings_go_through_the_dvae_and_through_all_parts() {
     let found = report(at.path(), "out");
     let original = decode(&at.path().join("data/wavs/one.wav")).unwrap().clip;
     for (way, rate) in [("original", 22_050), ("dvae", 22_050), ("decoder", 24_000)] {
-        let heard = decode(&at.path().join(format!("out/{way}/one.wav"))).unwrap().clip;
-        assert_eq!(heard.sample_rate, rate);
-        assert!((heard.seconds() - original.seconds()).abs() < 0.1, "{way}: {} s", heard.seconds());
+        let decoded = decode(&at.path().join(format!("out/{way}/one.wav"))).unwrap().clip;
+        assert_eq!(decoded.sample_rate, rate);
+        assert!((decoded.seconds() - original.seconds()).abs() < 0.1, "{way}: {} s", decoded.seconds());
         let figures = &found["ways"][way];
         assert_eq!(figures["distortion"].is_null(), way == "original", "{way}: {figures}");
         assert_eq!(figures["seconds"]["count"], 2);

@@ -35,9 +35,9 @@ fn a_text_becomes_a_wav_file() {
     let say = ["speak", "Hello world", "--voice", "ref.wav", "--device", "cpu"];
     let shown = myxtts(at.path(), &say).args(["-o", "a.wav", "--json"]).assert().success();
     let report: serde_json::Value = serde_json::from_slice(&shown.get_output().stdout).unwrap();
-    let heard = decode(&at.path().join("a.wav")).unwrap();
-    assert_eq!(heard.clip.sample_rate, 24_000);
-    assert_eq!(heard.clip.samples.len(), tiny::decoder_sizes().samples_of(tiny::CODES_PER_TEXT));
+    let decoded = decode(&at.path().join("a.wav")).unwrap();
+    assert_eq!(decoded.clip.sample_rate, 24_000);
+    assert_eq!(decoded.clip.samples.len(), tiny::decoder_sizes().samples_of(tiny::CODES_PER_TEXT));
     assert_eq!(report["codes"], tiny::CODES_PER_TEXT);
     assert_eq!((&report["quality"], &report["ended"]), (&"decoded".into(), &"limit".into()));
     // Speech never ends: two retries, each with its own seed.
@@ -116,9 +116,9 @@ fn long_text_is_spoken_in_pieces_from_any_source() {
     let report = say(at.path(), &[LONG, "-o", "a.wav"]);
     let pieces = report["pieces"].as_array().unwrap();
     assert!(pieces.len() >= 4, "{report}");
-    let heard = decode(&at.path().join("a.wav")).unwrap();
+    let decoded = decode(&at.path().join("a.wav")).unwrap();
     let seconds = report["seconds"].as_f64().unwrap();
-    assert!((heard.clip.seconds() - seconds).abs() < 1e-6);
+    assert!((decoded.clip.seconds() - seconds).abs() < 1e-6);
     // The pause mark becomes silence and is not spoken.
     let last = pieces.len() - 1;
     let gap = pieces[last]["start"].as_f64().unwrap() - pieces[last - 1]["end"].as_f64().unwrap();
@@ -322,8 +322,8 @@ fn audio_is_played_by_the_installed_player() {
         std::fs::rename(player.join("aplay"), player.join("ffplay")).unwrap();
     }
     myxtts(at.path(), &play).args(["-o", "kept.wav"]).env("PATH", path).assert().success();
-    let heard = decode(&at.path().join("heard.wav")).unwrap().clip.samples;
-    assert!(heard == decode(&at.path().join("kept.wav")).unwrap().clip.samples);
+    let played = decode(&at.path().join("heard.wav")).unwrap().clip.samples;
+    assert!(played == decode(&at.path().join("kept.wav")).unwrap().clip.samples);
     // A player that fails is an error, whether it has read the audio or not.
     let name = if Path::new("/usr/bin/ffplay").exists() { "ffplay" } else { "aplay" };
     for script in ["#!/bin/sh\ncat > /dev/null\nexit 3\n", "#!/bin/sh\nexit 3\n"] {

@@ -251,8 +251,8 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
         assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{left:?}");
     }
     let (samples, _) = narrated(TEXT, NarrationSettings::default());
-    let heard = decode(&at.path().join("whole.flac")).unwrap();
-    assert_eq!(heard.clip.samples.len(), samples.len());
+    let decoded = decode(&at.path().join("whole.flac")).unwrap();
+    assert_eq!(decoded.clip.samples.len(), samples.len());
 }
 
 #[test]
