@@ -125,7 +125,7 @@ esac"#;
     }
     let (_, _, lines) = ended("0", "0");
     assert!(lines.contains(&"myxtts train --resume mina --preset v2".to_owned()), "{lines:?}");
-    assert!(run_folder.join("write.owner").exists(), "in the first start somebody else may hold it");
+    assert!(run_folder.join("write.owner").exists(), "at the first start another process may hold it");
     ended("0", "1");
     assert!(!run_folder.join("write.owner").exists() && !run_folder.join("checkpoints/write.owner").exists());
 }

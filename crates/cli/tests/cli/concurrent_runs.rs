@@ -32,6 +32,6 @@ fn runs_started_together_all_train() {
     let model =
         |name: &str| std::fs::read(folder.join(format!("runs/{name}/model/dvae.safetensors"))).unwrap();
     for name in ["two", "three", "four"] {
-        assert!(model(name) == model("one"), "{name} has learnt something else");
+        assert!(model(name) == model("one"), "{name} has other weights");
     }
 }

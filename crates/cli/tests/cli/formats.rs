@@ -192,7 +192,7 @@ fn write_the_fixture() {
     let name =
         std::env::var("MYXTTS_NEW_FORMATS").expect("MYXTTS_NEW_FORMATS names the new folder, such as v2");
     let kept = formats().join(name);
-    assert!(!kept.exists(), "{} is there: what was written once stays", kept.display());
+    assert!(!kept.exists(), "{} exists: stored formats are never overwritten", kept.display());
     let at = tempfile::tempdir().unwrap();
     let folder = at.path();
     fs::create_dir_all(folder.join("corpus/wavs")).unwrap();

@@ -102,7 +102,7 @@ fn a_full_disk_in_any_stage_loses_nothing() {
         done(&mut resume(folder, &name));
         for part in ["dvae", "gpt", "decoder", "speaker"] {
             let same = model(folder, &name, part) == model(folder, "straight", part);
-            assert!(same, "every {every}: {part} of the run is another");
+            assert!(same, "every {every}: {part} differs from the undisturbed run");
         }
     }
     assert!(["gpt", "decoder"].iter().all(|stage| stages.contains(*stage)), "{stages:?}");

@@ -135,8 +135,8 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     let own =
         |name: &str| inside(name).into_iter().filter(|name| name.starts_with("from-")).collect::<Vec<_>>();
     assert_eq!(own("a").len(), 1, "{:?}", inside("a"));
-    assert_eq!(own("a"), own("b"), "records of both are cut by one vocabulary");
-    assert!(!inside("a").contains(&"index.bin".to_owned()), "the cache of `a` alone is left to `a` alone");
+    assert_eq!(own("a"), own("b"), "both corpora are tokenized by one vocabulary");
+    assert!(!inside("a").contains(&"index.bin".to_owned()), "several corpora do not write to the cache of `a` alone");
     // In another order, from a file: the same vocabulary, the same caches.
     fs::write(folder.join("run.yaml"), "data:\n  train_data: [b, a]\n").unwrap();
     let more = ["--config", "run.yaml", "--stage", "dvae", "--val-fraction", "0"];

@@ -371,7 +371,7 @@ fn a_corpus_that_was_edited_between_two_stages_went_unnoticed() {
     fs::write(&metadata, text).unwrap();
     let mut child = resume(folder, "edited").spawn().unwrap();
     std::thread::sleep(Duration::from_secs(3));
-    assert!(child.try_wait().unwrap().is_none(), "it does not go on");
+    assert!(child.try_wait().unwrap().is_none(), "the run does not continue");
     let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(143));
 }

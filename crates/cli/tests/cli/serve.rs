@@ -256,7 +256,7 @@ fn voices_history_and_runs_survive_a_killed_server() {
         before.0
     );
     assert_eq!(after.1, before.1, "the history");
-    assert!(after.2 == before.2, "the sound of the history");
+    assert!(after.2 == before.2, "the audio of the history");
     assert_eq!(after.3, before.3, "the run");
     let body =
         serde_json::json!({ "model": "tts-1", "input": "hello", "voice": "mina", "response_format": "wav" });

@@ -62,7 +62,7 @@ fn resume_applies_changeable_settings_and_refuses_others_by_name() {
         assert!(taken.contains(expected), "{taken}");
     }
     assert!(plan().contains("\"learning_rate\": 0.001"));
-    assert!(!done(&mut resume(&["--config", "c.yaml"])).contains("changed "), "it holds since the last time");
+    assert!(!done(&mut resume(&["--config", "c.yaml"])).contains("changed "), "the change was stored by the last resume");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_resumed_stage_trains_with_the_changed_rate() {
     let (printed, unchanged, _) = resumed(&[]);
     assert!(printed.contains("dvae 4/4"), "{printed}");
     let (_, weights, events) = resumed(&["--learning-rate", "1e-6"]);
-    assert_ne!(weights, unchanged, "the steps after the checkpoint were taken at the old rate");
+    assert_ne!(weights, unchanged, "the steps after the checkpoint used the old learning rate");
     assert!(events.contains("1e-6") || events.contains("0.000001"), "{events}");
 }
 

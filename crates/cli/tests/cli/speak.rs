@@ -50,9 +50,9 @@ fn a_text_becomes_a_wav_file() {
         .stdout(contains("on cpu").and(contains("24000 Hz")).and(contains("b.wav")))
         .stdout(contains("did not end by itself").and(contains("seed 1: ")).and(contains("seed 2").not()));
     let bytes = |name: &str| std::fs::read(at.path().join(name)).unwrap();
-    assert!(bytes("a.wav") == bytes("b.wav"), "the same seed says it the same way");
+    assert!(bytes("a.wav") == bytes("b.wav"), "the same seed gives the same audio");
     myxtts(at.path(), &say).args(["-o", "c.wav", "--seed", "7"]).assert().success();
-    assert!(bytes("a.wav") != bytes("c.wav"), "another seed says it another way");
+    assert!(bytes("a.wav") != bytes("c.wav"), "another seed gives other audio");
     myxtts(at.path(), &say)
         .args(["-o", "d.wav", "--model", "early", "--greedy"])
         .assert()

@@ -127,7 +127,7 @@ fn a_killed_and_resumed_run_is_bit_identical_to_an_undisturbed_one() {
     // After this few steps a model may produce no speech.
     let early = ["gpt-000008-", "gpt-000016-"].iter().any(|sample| is_kept(folder, "killed", sample));
     assert!(early, "nothing was spoken inside a stage");
-    assert!(!is_kept(folder, "whole", "gpt-"), "it was to be silent");
+    assert!(!is_kept(folder, "whole", "gpt-"), "this run must have no samples");
     assert!(is_kept(folder, "whole", "") && events(folder, "whole", "sample") > 0, "no last words");
 }
 
@@ -199,7 +199,7 @@ fn simulated_gpus_train_every_stage_and_another_number_resumes() {
         ["train", "corpus", "--name", "uneven", "--multi-gpu", "--simulate-gpus", "3", "--batch-size", "16"];
     let printed = words(&mut myxtts(folder, &uneven));
     assert!(printed.contains("data.batch_size = 16") && printed.contains("15 or 18"), "{printed}");
-    assert!(!folder.join("runs/uneven").exists(), "a mistake began a run");
+    assert!(!folder.join("runs/uneven").exists(), "an invalid command created a run");
 }
 
 #[test]
@@ -272,5 +272,5 @@ fn mistakes_are_named() {
         assert_eq!(code, Some(2), "{arguments:?}: {words}");
         assert!(words.contains(expected), "{arguments:?}: {words}");
     }
-    assert_eq!(runs(), before, "a mistake began a run");
+    assert_eq!(runs(), before, "an invalid command created a run");
 }

@@ -31,7 +31,7 @@ fn a_sweep_is_measured_and_its_settings_can_be_trained_with() {
     assert_eq!(shown["plan"]["training"]["gradient_accumulation_steps"], steps);
     assert!(!fs::read_to_string(folder.join("tuned.yaml")).unwrap().contains("num_workers:"));
     let again = myxtts(folder, &arguments).output().unwrap();
-    assert_eq!(again.status.code(), Some(2), "a file was written over");
+    assert_eq!(again.status.code(), Some(2), "a file was overwritten");
 }
 
 #[test]

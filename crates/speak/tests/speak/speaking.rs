@@ -103,7 +103,7 @@ fn early_stops_are_retried_with_the_next_seed_and_every_attempt_is_reported() {
         assert!(streamed.attempts.len() <= tries.len(), "there are no retries once samples were delivered");
         assert!(streamed.attempts.iter().zip(tries).all(|(a, b)| a.seed == b.seed && a.codes == b.codes));
     }
-    assert!(again > 5 && saved > 2, "{again} tries were wrong, {saved} texts were saved");
+    assert!(again > 5 && saved > 2, "{again} attempts were flawed, {saved} texts had a good retry");
 }
 
 #[test]

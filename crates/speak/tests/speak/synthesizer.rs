@@ -47,7 +47,7 @@ fn speaks(parts: &[Part], quality: Quality, samples: usize) {
     );
     let both = synthesizer.encode_voice(&[speech(0), speech(1)]).unwrap();
     let other = synthesizer.speak("Hello, world!", "en", &both, &options).unwrap();
-    assert_ne!(other.samples, spoken.samples, "another voice sounds the same");
+    assert_ne!(other.samples, spoken.samples, "another voice gives the same audio");
     assert!(synthesizer.speak("سلام", "fa", &reference, &options).is_ok());
 
     let mut error =
