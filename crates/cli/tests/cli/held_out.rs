@@ -136,7 +136,10 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
         |name: &str| inside(name).into_iter().filter(|name| name.starts_with("from-")).collect::<Vec<_>>();
     assert_eq!(own("a").len(), 1, "{:?}", inside("a"));
     assert_eq!(own("a"), own("b"), "both corpora are tokenized by one vocabulary");
-    assert!(!inside("a").contains(&"index.bin".to_owned()), "several corpora do not write to the cache of `a` alone");
+    assert!(
+        !inside("a").contains(&"index.bin".to_owned()),
+        "several corpora do not write to the cache of `a` alone"
+    );
     // In another order, from a file: the same vocabulary, the same caches.
     fs::write(folder.join("run.yaml"), "data:\n  train_data: [b, a]\n").unwrap();
     let more = ["--config", "run.yaml", "--stage", "dvae", "--val-fraction", "0"];

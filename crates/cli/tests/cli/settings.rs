@@ -62,7 +62,10 @@ fn resume_applies_changeable_settings_and_refuses_others_by_name() {
         assert!(taken.contains(expected), "{taken}");
     }
     assert!(plan().contains("\"learning_rate\": 0.001"));
-    assert!(!done(&mut resume(&["--config", "c.yaml"])).contains("changed "), "the change was stored by the last resume");
+    assert!(
+        !done(&mut resume(&["--config", "c.yaml"])).contains("changed "),
+        "the change was stored by the last resume"
+    );
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn a_killed_and_resumed_run_is_bit_identical_to_an_undisturbed_one() {
     let early = ["gpt-000008-", "gpt-000016-"].iter().any(|sample| is_kept(folder, "killed", sample));
     assert!(early, "nothing was spoken inside a stage");
     assert!(!is_kept(folder, "whole", "gpt-"), "this run must have no samples");
-    assert!(is_kept(folder, "whole", "") && events(folder, "whole", "sample") > 0, "no last words");
+    assert!(is_kept(folder, "whole", "") && events(folder, "whole", "sample") > 0, "no final samples");
 }
 
 /// No samples before the end.
