@@ -134,7 +134,7 @@ fn a_killed_and_resumed_run_is_bit_identical_to_an_undisturbed_one() {
 /// No samples before the end.
 const SILENT: [&str; 2] = ["--set", "training.sample_every=0"];
 
-/// Whether a sample with this name prefix exists as audio and picture, and both also in TensorBoard's files.
+/// Whether a sample with this name prefix exists as audio and image, and both also in TensorBoard's files.
 fn is_kept(folder: &Path, name: &str, start: &str) -> bool {
     let files = |place: &str| -> Vec<(String, Vec<u8>)> {
         let folder = fs::read_dir(folder.join("runs").join(name).join(place)).unwrap();
