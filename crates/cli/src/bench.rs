@@ -202,11 +202,7 @@ fn data_gpu(machine: ComputeDevice) -> DataGpu {
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let svg = args.svg.as_deref().map(|path| OutputPath::check("--svg", path)).transpose()?;
-    let machine = ComputeDevice::choose(device(&args.device)?)?;
-    let mut settings = args.settings.clone();
-    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
-    settings.prefer_for_training(machine)?;
-    let plan = settings.resolve()?;
+    let (plan, machine) = args.settings.clone().for_training(&args.corpus, &args.device)?;
     let progress = Terminal::new();
     let records = RecordMode::from_plan(&plan.data);
     let has = |variant: &Variant| match variant.conditioning {

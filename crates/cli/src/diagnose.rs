@@ -8,7 +8,7 @@ use myxtts_run::exit::Exit;
 use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::Device;
-use myxtts_train::corpus::{CorpusSet, assemble};
+use myxtts_train::corpus::{Assembled, assemble};
 use myxtts_train::diagnose::{
     BatchSetup, Cause, Diagnosis, Fault, FaultKind, NoMachineSampler, Trace, TraceSettings, collect,
     diagnose, html, text,
@@ -17,12 +17,12 @@ use myxtts_train::session::AHEAD;
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::stages::gpt::Conditioning;
 use myxtts_train::statistics::Spread;
-use myxtts_train::{ComputeDevice, stages};
+use myxtts_train::stages;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 use crate::UsageError;
-use crate::arguments::{device, stage};
+use crate::arguments::stage;
 use crate::machine_sampler::NvmlSampler;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
@@ -87,19 +87,14 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         return Err(UsageError(message.to_owned()).into());
     }
     let page = args.html.as_deref().map(|path| OutputPath::check("--html", path)).transpose()?;
-    let machine = ComputeDevice::choose(device(&args.device)?)?;
-    let mut settings = args.settings.clone();
-    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
-    settings.prefer_for_training(machine)?;
-    let plan = settings.resolve()?;
+    let (plan, machine) = args.settings.clone().for_training(&args.corpus, &args.device)?;
     let progress = Terminal::new();
-    let mut corpus = assemble::open(&plan, &stop_requested()?, &progress)?;
+    let Assembled { mut corpus, home, .. } = assemble::open(&plan, &stop_requested()?, &progress)?;
     leave_at_once()?;
     let fault = args.plant.map(Fault::new);
     if let Some(fault) = fault {
         corpus.source = fault.source(corpus.source);
     }
-    let home = CorpusSet::read(&plan.data, &progress)?.home(&plan.data);
     let mut context = StageContext::of(&plan, &corpus, machine, &home, &progress);
     if let Some(fault) = fault {
         (context.feeding, context.lengths) = (fault.feeding(context.feeding), fault.lengths(context.lengths));

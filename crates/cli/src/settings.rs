@@ -10,6 +10,7 @@ use myxtts_run::plan::{Plan, TUNABLE};
 use myxtts_train::{ComputeDevice, preferences};
 
 use crate::UsageError;
+use crate::arguments::device;
 use crate::output::errln;
 
 /// The settings on a command line.
@@ -80,6 +81,14 @@ impl Settings {
             self.flags.insert(0, Flag::Own { name: preferences::ORIGIN.to_owned(), key, value });
         }
         Ok(())
+    }
+
+    /// Resolves the plan for trying out training steps on corpora and a device as the command line names them.
+    pub fn for_training(mut self, corpora: &[PathBuf], named: &str) -> anyhow::Result<(Plan, ComputeDevice)> {
+        let machine = ComputeDevice::choose(device(named)?)?;
+        self.set_paths("CORPUS", "data.train_data", corpora)?;
+        self.prefer_for_training(machine)?;
+        Ok((self.resolve()?, machine))
     }
 
     /// Resolves the plan on this machine, and prints its notes to stderr.

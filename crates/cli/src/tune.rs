@@ -6,14 +6,13 @@ use myxtts_run::config::{Key, Section};
 use myxtts_run::exit::Exit;
 use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
-use myxtts_train::ComputeDevice;
-use myxtts_train::corpus::{CorpusSet, assemble};
+use myxtts_train::corpus::{Assembled, assemble};
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::tune::facts::Facts;
 use myxtts_train::tune::sweep::Row;
 use myxtts_train::tune::sweeper::{ChosenSetting, SweepReport, Sweeper};
 
-use crate::arguments::{device, stage};
+use crate::arguments::stage;
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
@@ -53,15 +52,10 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         return Err(UsageError(format!("{} exists already: name another file", path.display())).into());
     }
     let file = args.write.as_deref().map(|path| OutputPath::check("--write", path)).transpose()?;
-    let machine = ComputeDevice::choose(device(&args.device)?)?;
-    let mut settings = args.settings.clone();
-    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
-    settings.prefer_for_training(machine)?;
-    let plan = settings.resolve()?;
+    let (plan, machine) = args.settings.clone().for_training(&args.corpus, &args.device)?;
     let progress = Terminal::new();
-    let corpus = assemble::open(&plan, &stop_requested()?, &progress)?;
+    let Assembled { corpus, home, .. } = assemble::open(&plan, &stop_requested()?, &progress)?;
     leave_at_once()?;
-    let home = CorpusSet::read(&plan.data, &progress)?.home(&plan.data);
     let facts = Facts::of(&[machine])?;
     let model = StageContext::of(&plan, &corpus, machine, &home, &progress).untrained(args.stage)?;
     let mut sweeper = Sweeper {

@@ -29,7 +29,7 @@ use crate::progress::Terminal;
 pub type Observation = fn(&TestFolder, &Plan) -> anyhow::Result<String>;
 
 fn opened(plan: &Plan) -> anyhow::Result<Corpus> {
-    Ok(assemble::open(plan, &Arc::default(), &Terminal::new())?)
+    Ok(assemble::open(plan, &Arc::default(), &Terminal::new())?.corpus)
 }
 
 /// Every utterance of the corpus, before features are computed.

@@ -14,6 +14,7 @@ use myxtts_data::utterance::Utterance;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::Progress;
 use myxtts_text::Cleaner;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -40,6 +41,8 @@ pub struct Assembled {
     pub validation_lines: Vec<String>,
     /// The cleaner that the texts passed through.
     pub cleaner: Cleaner,
+    /// The folder for files that belong to all corpora, as [`CorpusSet::home`] names it.
+    pub home: PathBuf,
 }
 
 impl Assembly<'_> {
@@ -78,13 +81,13 @@ impl Assembly<'_> {
             sentences,
             data_side,
         };
-        Ok(Assembled { corpus, validation, validation_lines, cleaner })
+        Ok(Assembled { corpus, validation, validation_lines, cleaner, home: corpora.home(&plan.data) })
     }
 }
 
 /// Opens the corpora of a plan for a command that begins no run.
-pub fn open(plan: &Plan, stop: &Arc<AtomicBool>, progress: &dyn Progress) -> Result<Corpus, CorpusError> {
-    Ok(Assembly::default().assemble(plan, stop, progress)?.corpus)
+pub fn open(plan: &Plan, stop: &Arc<AtomicBool>, progress: &dyn Progress) -> Result<Assembled, CorpusError> {
+    Assembly::default().assemble(plan, stop, progress)
 }
 
 /// Gives the waveform of every record to a GPU that prepares batches.
