@@ -7,6 +7,7 @@
 
 pub mod chart;
 pub mod timed_stage;
+pub mod variants;
 
 use crate::error::TrainError;
 use crate::stages::Stage;
