@@ -15,9 +15,9 @@ use myxtts_train::diagnose::{
 };
 use myxtts_train::session::AHEAD;
 use myxtts_train::stage_context::StageContext;
+use myxtts_train::stages;
 use myxtts_train::stages::gpt::Conditioning;
 use myxtts_train::statistics::Spread;
-use myxtts_train::stages;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -110,11 +110,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut sampler = NvmlSampler::start(machine.device);
     let mut hog = None;
     if let Some(fault) = fault {
-        stage = fault.stage(stage);
-        fault.arm(&collect(&mut *stage, &recipe, seed, HEALTHY, setup, &mut NoMachineSampler)?);
+        // It is not armed yet, so that these steps are healthy.
+        let healthy = collect(&mut *stage, &recipe, seed, HEALTHY, setup, None, &mut NoMachineSampler)?;
+        fault.arm(&healthy);
         hog = fault.hog().context("--plant cpu-hog: the programs that load the CPU could not be started")?;
     }
-    let trace = collect(&mut *stage, &recipe, seed, amount, setup, &mut sampler)?;
+    let trace = collect(&mut *stage, &recipe, seed, amount, setup, fault, &mut sampler)?;
     drop(hog);
     let found = diagnose(&trace);
     let named = args.plant.map(|plant| plant.cause() == found.cause());

@@ -3,6 +3,7 @@
 use super::cpu_usage::Counted;
 use super::trace::{Batch, CoresSample, GpuSample, Setup, Trace};
 use crate::error::TrainError;
+use crate::fault::Fault;
 use crate::stages::{Stage, Submitted};
 use crate::step_timer::{StepTimer, TimedStep, control};
 use myxtts_run::plan::Recipe;
@@ -57,14 +58,15 @@ pub struct BatchSetup {
     pub batch_size: usize,
 }
 
-/// Runs a stage and measures where every batch spends its time, with samples of the machine. The weights of the stage
-/// change.
+/// Runs a stage and measures where every batch spends its time, with samples of the machine; `fault` acts on the traced
+/// steps. The weights of the stage change.
 pub fn collect(
     stage: &mut dyn Stage,
     recipe: &Recipe,
     seed: u64,
     amount: TraceSettings,
     BatchSetup { workers, batch_size }: BatchSetup,
+    fault: Option<&Fault>,
     sampler: &mut dyn MachineSampler,
 ) -> Result<Trace, TrainError> {
     let on_gpu = stage.engine().cuda().is_some();
@@ -81,7 +83,11 @@ pub fn collect(
     let mut began = Counted::now();
     let end = middle + amount.warm + amount.batches;
     for step in middle..end {
-        let queued = stage.submit(step, &control(recipe, middle, seed.at(step)))?;
+        let step_control = control(recipe, middle, seed.at(step));
+        let mut queued = stage.submit(step, &step_control)?;
+        if let Some(fault) = fault {
+            fault.on_submit(stage, step, &step_control, &mut queued)?;
+        }
         let met = runs.entry(queued.shape).or_default();
         *met += 1;
         let is_new = *met <= captured;

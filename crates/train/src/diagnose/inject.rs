@@ -1,14 +1,16 @@
 //! The effects of a [`Fault`] on the settings of a feed, the shapes of batches and the steps of a stage.
 
 use super::diagnosis::Cause;
-use super::faulty_stage::FaultyStage;
 use super::trace::Trace;
+use crate::error::TrainError;
 use crate::fault::{Fault, FaultKind, THREADS};
 use crate::feed::{Depth, Feeding};
-use crate::stages::Stage;
 use crate::stages::gpt::Lengths;
+use crate::stages::{Stage, Submitted};
 use crate::statistics::median;
+use myxtts_tensor::Control;
 use myxtts_tensor::engine::Upload;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl FaultKind {
@@ -66,9 +68,26 @@ impl Fault {
         }
     }
 
-    /// A stage with this fault.
-    pub fn stage<'a>(&'static self, stage: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        Box::new(FaultyStage { stage, fault: self })
+    /// Called when step `step` was queued: computes it more often than necessary, or serialises it with the copies.
+    pub(super) fn on_submit(
+        &self,
+        stage: &mut dyn Stage,
+        step: u64,
+        control: &Control,
+        queued: &mut Submitted,
+    ) -> Result<(), TrainError> {
+        for _ in 0..self.more(step) {
+            // The step ends when the last of its runs does.
+            if let Some(ticket) = stage.replay(queued.shape, control)? {
+                queued.ticket = ticket;
+            }
+        }
+        if self.plant == FaultKind::UploadLock && self.is_armed() {
+            stage.engine().synchronize()?;
+            *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            self.over.1.notify_all();
+        }
+        Ok(())
     }
 }
 

@@ -15,7 +15,6 @@ pub mod rules;
 pub mod trace;
 
 pub mod collect;
-mod faulty_stage;
 pub mod html;
 pub mod inject;
 pub mod text;

@@ -2,7 +2,7 @@
 //! settings and on a stage are in [`diagnose::inject`](crate::diagnose::inject).
 //!
 //! ```text
-//! Fault::source (records) ──> Fault::feeding (threads, slots, copies) ──> Fault::lengths (shapes) ──> Fault::stage (step)
+//! Fault::source (records) ──> Fault::feeding (threads, slots, copies) ──> Fault::lengths (shapes) ──> Fault::on_submit (step)
 //! ```
 //!
 //! A fault only has real effects: it sleeps, computes, copies, or starts other programs. Its cost is measured like that of

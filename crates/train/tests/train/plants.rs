@@ -68,11 +68,11 @@ fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
         &Model::default(),
     )
     .unwrap();
-    let mut stage: Box<dyn Stage> = fault.stage(Box::new(stage));
+    let mut stage: Box<dyn Stage> = Box::new(stage);
     let setup = BatchSetup { workers: feeding.workers, batch_size: ROWS };
     let run = |stage: &mut dyn Stage, batches| {
         let amount = TraceSettings { batches, warm: 4, ahead: 0 };
-        collect(stage, &recipe, 1, amount, setup, &mut NoMachineSampler).unwrap()
+        collect(stage, &recipe, 1, amount, setup, Some(fault), &mut NoMachineSampler).unwrap()
     };
     let healthy = run(&mut *stage, 6);
     let step = healthy.batches.iter().map(|batch| batch.period).sum::<f64>() / 6.0;
