@@ -212,8 +212,8 @@ fn run_line(run: &RunSample, now: f64) -> String {
     }
     text += &format!(", {rate} clips/s");
     // A run on the CPU has no such share.
-    if run.busy.is_some() {
-        text += &format!(", {} on the GPU", percent(run.busy));
+    if run.on_device.is_some() {
+        text += &format!(", {} on the GPU", percent(run.on_device));
     }
     text += &format!(", {} waiting for batches", percent(run.wait));
     match (&run.unreadable, &run.ended, run.last_event) {

@@ -93,8 +93,8 @@ impl StageBar {
         let percent = |share: f64| (share * 100.0).round();
         // Two different figures: a step holds the GPU from its first kernel to its last, gaps between them included; NVML
         // counts the time in which a kernel ran.
-        if let Some(busy) = progress.busy {
-            line += &format!(", GPU step {} % of the last seconds", percent(busy));
+        if let Some(share) = progress.on_device {
+            line += &format!(", GPU step {} % of the last seconds", percent(share));
         }
         if let Some(utilisation) = utilisation {
             line += &format!(", kernels {} % (NVML)", percent(utilisation));
@@ -170,7 +170,7 @@ impl StageBar {
 mod tests {
     use super::*;
 
-    fn progress(busy: Option<f64>) -> StepProgress {
+    fn progress(on_device: Option<f64>) -> StepProgress {
         StepProgress {
             step: 7,
             epoch: 1.5,
@@ -179,7 +179,7 @@ mod tests {
             direction: Some(Direction::Falling),
             numbers: vec![("text", 0.5)],
             rate: 31.0,
-            busy,
+            on_device,
             wait: Some(0.0),
             communication: None,
             learning_rate: 1e-4,

@@ -97,7 +97,7 @@ fn apply(run: &mut RunSample, last_step: &mut Option<(u64, f64)>, event: &Event)
             });
             *last_step = run.step.map(|step| (step, event.time));
             run.clips_per_second = number("clips_per_second");
-            (run.busy, run.wait) = (number("busy"), number("wait"));
+            (run.on_device, run.wait) = (number("busy"), number("wait"));
             run.ended = None;
         }
         "stage_end" => {

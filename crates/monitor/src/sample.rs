@@ -154,7 +154,8 @@ pub struct RunSample {
     /// Clips per second over its last seconds.
     pub clips_per_second: Option<f64>,
     /// Fraction of time in which a step ran on the GPU.
-    pub busy: Option<f64>,
+    #[serde(rename = "busy")]
+    pub on_device: Option<f64>,
     /// Fraction of time in which the loop waited for batches.
     pub wait: Option<f64>,
     /// Time of its last event in seconds since 1970.
@@ -237,7 +238,7 @@ impl Sample {
         let run = self.run.as_ref().filter(|run| run.is_live(self.time));
         let percent = |share: Option<f64>| share.map(|share| share * 100.0);
         add(None, "run_rate", Unit::ClipsPerSecond, run.and_then(|run| run.clips_per_second));
-        add(None, "run_busy", Unit::Percent, percent(run.and_then(|run| run.busy)));
+        add(None, "run_busy", Unit::Percent, percent(run.and_then(|run| run.on_device)));
         add(None, "run_wait", Unit::Percent, percent(run.and_then(|run| run.wait)));
         for (index, gpu) in self.gpus.iter().enumerate() {
             let at = Some(index);

@@ -41,9 +41,12 @@ pub struct StepProgress {
     /// Clips per second over the last seconds.
     pub rate: f64,
     /// Share of the last seconds that steps took on the device, each from its start to its end. `None` where the device
-    /// is the CPU. Gaps between the kernels of a step count as busy: kernel times need the driver's profiler, which costs
+    /// is the CPU. Gaps between the kernels of a step are included: kernel times need the driver's profiler, which costs
     /// time, and only a benchmark asks for them.
-    pub busy: Option<f64>,
+    ///
+    /// The event `step` and the curve `STAGE/busy` keep the name `busy` that this share has in stored runs. The busy share of
+    /// a benchmark is another one: the time in which kernels ran (`docs/src/benchmarks.md`, "Busy share").
+    pub on_device: Option<f64>,
     /// Share of the last seconds that the loop waited for batches. `None` before the first measured step.
     pub wait: Option<f64>,
     /// Share of the last seconds that steps waited while gradients were summed over processes. `None` in a run of one process.

@@ -38,7 +38,7 @@ fn an_incomplete_last_line_is_read_when_it_is_complete() {
     let values = (
         incomplete.step,
         incomplete.clips_per_second,
-        incomplete.busy,
+        incomplete.on_device,
         incomplete.wait,
         incomplete.last_event,
     );
@@ -47,7 +47,7 @@ fn an_incomplete_last_line_is_read_when_it_is_complete() {
     write("cond\":81.0,\"busy\":null,\"wait\":0.02}\nnot an event\n");
     let complete = attached.read();
     assert_eq!(
-        (complete.step, complete.clips_per_second, complete.busy, complete.pid),
+        (complete.step, complete.clips_per_second, complete.on_device, complete.pid),
         (Some(120), Some(81.0), None, None)
     );
     assert_eq!((incomplete.steps_per_second, complete.steps_per_second), (None, Some(10.0)));

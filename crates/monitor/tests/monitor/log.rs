@@ -23,7 +23,7 @@ fn sample(time: f64) -> Sample {
         stage: Some("a,\"b\"".to_owned()),
         step: Some(1200),
         clips_per_second: Some(85.5),
-        busy: Some(0.975),
+        on_device: Some(0.975),
         last_event: Some(time),
         ..RunSample::default()
     };

@@ -1,5 +1,5 @@
-//! Speed of a stage over its last seconds: clips per second, the share of time the device is busy, and the shares spent
-//! waiting for batches and for sums over processes.
+//! Speed of a stage over its last seconds: clips per second, the share of time that steps are on the device, and the
+//! shares spent waiting for batches and for sums over processes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ struct Mark {
     at: Instant,
     rows: u64,
     waited: Duration,
-    busy: Option<Duration>,
+    on_device: Option<Duration>,
     summed: Option<Duration>,
 }
 
@@ -26,10 +26,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts at `now`. `busy` is the device's busy time so far, `None` where the device does not report it; `summed` is the
-    /// time that steps have waited for sums over processes, `None` in a run of one process.
-    pub fn new(now: Instant, (busy, summed): (Option<Duration>, Option<Duration>)) -> Pace {
-        let first = Mark { at: now, rows: 0, waited: Duration::ZERO, busy, summed };
+    /// Starts at `now`. `on_device` is the time that steps were on the device so far, `None` where it does not report it;
+    /// `summed` is the time that steps have waited for sums over processes, `None` in a run of one process.
+    pub fn new(now: Instant, (on_device, summed): (Option<Duration>, Option<Duration>)) -> Pace {
+        let first = Mark { at: now, rows: 0, waited: Duration::ZERO, on_device, summed };
         Pace { marks: VecDeque::from([first]), rows: 0, waited: Duration::ZERO }
     }
 
@@ -39,9 +39,14 @@ impl Pace {
     }
 
     /// Adds a step of `rows` clips that was reported at `now`; both times are totals since the engine was created.
-    pub fn step(&mut self, now: Instant, rows: u64, (busy, summed): (Option<Duration>, Option<Duration>)) {
+    pub fn step(
+        &mut self,
+        now: Instant,
+        rows: u64,
+        (on_device, summed): (Option<Duration>, Option<Duration>),
+    ) {
         self.rows += rows;
-        self.marks.push_back(Mark { at: now, rows: self.rows, waited: self.waited, busy, summed });
+        self.marks.push_back(Mark { at: now, rows: self.rows, waited: self.waited, on_device, summed });
         // Keep at least two: a step may be longer than the window.
         while self.marks.len() > 2 && now - self.marks[0].at > WINDOW {
             self.marks.pop_front();
@@ -65,11 +70,11 @@ impl Pace {
         self.window().map_or(0.0, |(first, last, seconds)| (last.rows - first.rows) as f64 / seconds)
     }
 
-    /// Share of the time that the device was busy with steps, at most 1: the report of the first step of a window may arrive
+    /// Share of the time that a step was on the device, at most 1: the report of the first step of a window may arrive
     /// late, so that part of its time is before the window.
-    pub fn busy(&self) -> Option<f64> {
+    pub fn on_device(&self) -> Option<f64> {
         let (first, last, seconds) = self.window()?;
-        Some((last.busy?.saturating_sub(first.busy?).as_secs_f64() / seconds).min(1.0))
+        Some((last.on_device?.saturating_sub(first.on_device?).as_secs_f64() / seconds).min(1.0))
     }
 
     /// Share of the time that the loop waited for batches. On a GPU this costs nothing while steps are queued.
@@ -97,22 +102,22 @@ mod tests {
     fn shares_are_those_of_the_last_seconds() {
         let start = Instant::now();
         let mut pace = Pace::new(start, (Some(seconds(5.0)), Some(seconds(1.0))));
-        assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (0.0, None, None));
-        // Half of the time busy, a quarter waiting.
+        assert_eq!((pace.rate(), pace.on_device(), pace.waiting()), (0.0, None, None));
+        // Half of the time on the device, a quarter waiting.
         for step in 1..=40u32 {
             pace.wait(seconds(0.25));
             let summed = Some(seconds(1.0 + 0.125 * f64::from(step)));
-            let busy = Some(seconds(5.0 + 0.5 * f64::from(step)));
-            pace.step(start + seconds(step.into()), 3, (busy, summed));
+            let on_device = Some(seconds(5.0 + 0.5 * f64::from(step)));
+            pace.step(start + seconds(step.into()), 3, (on_device, summed));
         }
-        assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (3.0, Some(0.5), Some(0.25)));
+        assert_eq!((pace.rate(), pace.on_device(), pace.waiting()), (3.0, Some(0.5), Some(0.25)));
         assert_eq!(pace.communicating(), Some(0.125));
         // Earlier steps no longer count after the window.
         for step in 41..=51u32 {
-            let busy = Some(seconds(25.0 + f64::from(step - 40)));
-            pace.step(start + seconds(step.into()), 0, (busy, None));
+            let on_device = Some(seconds(25.0 + f64::from(step - 40)));
+            pace.step(start + seconds(step.into()), 0, (on_device, None));
         }
-        assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (0.0, Some(1.0), Some(0.0)));
+        assert_eq!((pace.rate(), pace.on_device(), pace.waiting()), (0.0, Some(1.0), Some(0.0)));
     }
 
     #[test]
@@ -120,7 +125,7 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::new(start, (None, None));
         pace.step(start + seconds(1.0), 8, (None, None));
-        assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (8.0, None, Some(0.0)));
+        assert_eq!((pace.rate(), pace.on_device(), pace.waiting()), (8.0, None, Some(0.0)));
         pace.pause();
         assert_eq!((pace.rate(), pace.waiting()), (0.0, None));
         pace.step(start + seconds(100.0), 8, (None, None));

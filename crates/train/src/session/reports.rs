@@ -96,8 +96,12 @@ impl Session<'_> {
                 (curve("learning_rate"), one.rate as f32),
                 (curve("clips_per_second"), pace.rate() as f32),
             ];
-            let shares =
-                [("busy", pace.busy()), ("wait", pace.waiting()), ("communication", pace.communicating())];
+            // The name `busy` is explained at `StepProgress::on_device`.
+            let shares = [
+                ("busy", pace.on_device()),
+                ("wait", pace.waiting()),
+                ("communication", pace.communicating()),
+            ];
             curves.extend(shares.iter().filter_map(|(what, share)| Some((curve(what), (*share)? as f32))));
             curves.extend(numbers.iter().map(|(what, x)| (curve(what), *x as f32)));
             let curves: Vec<(&str, f32)> = curves.iter().map(|(tag, x)| (tag.as_str(), *x)).collect();
@@ -107,7 +111,7 @@ impl Session<'_> {
             self.events.append(
                 "step",
                 json!({ "stage": name, "step": step, "loss": loss, "gradient": report.norm, "rate": one.rate,
-                        "clips_per_second": pace.rate(), "busy": pace.busy(), "wait": pace.waiting(),
+                        "clips_per_second": pace.rate(), "busy": pace.on_device(), "wait": pace.waiting(),
                         "communication": pace.communicating(), "numbers": measured }),
             )?;
         }
@@ -119,7 +123,7 @@ impl Session<'_> {
             direction: guards.trend.known_direction(),
             numbers,
             rate: pace.rate(),
-            busy: pace.busy(),
+            on_device: pace.on_device(),
             wait: pace.waiting(),
             communication: pace.communicating(),
             learning_rate: one.rate,

@@ -195,7 +195,7 @@ impl RunView {
         let mut json = self.summary(name);
         json["revision"] = self.revision.into();
         json["now"] = json!({ "clips_per_second": self.now.clips_per_second, "steps_per_second": self.rate(),
-                              "busy": self.now.busy, "wait": self.now.wait, "unreadable": self.now.unreadable });
+                              "busy": self.now.on_device, "wait": self.now.wait, "unreadable": self.now.unreadable });
         json["parts"] = self.stages.iter().map(StageView::json).collect();
         json["samples"] = self.samples.clone().into();
         json["messages"] = self.messages.clone().into();
