@@ -10,7 +10,7 @@ use myxtts_train::corpus::{Assembled, assemble};
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::tune::facts::Facts;
 use myxtts_train::tune::sweep::Row;
-use myxtts_train::tune::sweeper::{ChosenSetting, SweepReport, Sweeper};
+use myxtts_train::tune::sweeper::{ChosenSetting, PlannedBatch, SweepReport, Sweeper};
 
 use crate::arguments::stage;
 use crate::failure::UsageError;
@@ -136,9 +136,9 @@ fn text(report: &SweepReport, written: Option<&Path>) -> String {
             figures.busy.map_or_else(|| "-".to_owned(), share),
         ));
     }
-    for (batch, bytes) in &report.too_large {
+    for PlannedBatch { batch_size, bytes } in &report.too_large {
         text.push_str(&format!(
-            "{batch:>6} does not fit: it is planned to take {}\n",
+            "{batch_size:>6} does not fit: it is planned to take {}\n",
             crate::output::size(*bytes)
         ));
     }

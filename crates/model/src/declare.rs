@@ -112,6 +112,17 @@ pub struct Affine {
     pub bias: ParameterId,
 }
 
+/// Sizes of the weight of a 1-D convolution. The released and the engine's layouts order them differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvSizes {
+    /// Output channels.
+    pub out: usize,
+    /// Width of the kernel.
+    pub taps: usize,
+    /// Input channels; of one group where there are several.
+    pub from: usize,
+}
+
 /// Decides by name whether a parameter is trained; the others are frozen.
 pub type TrainedFilter<'a> = &'a dyn Fn(&str) -> bool;
 
@@ -208,7 +219,8 @@ impl<'a> Declare<'a> {
     }
 
     /// Declares `NAME.weight [out, in, taps]` and `NAME.bias`; the engine's layout is `[out, taps, in]`.
-    pub fn conv1d(&mut self, name: &str, (out, taps, from): (usize, usize, usize), init: Init) -> Affine {
+    pub fn conv1d(&mut self, name: &str, sizes: ConvSizes, init: Init) -> Affine {
+        let ConvSizes { out, taps, from } = sizes;
         let (there, ours) = ([out, from, taps], [out, taps, from]);
         let weight = self.weight(&format!("{name}.weight"), &there, &[0, 2, 1], &ours, init);
         Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
@@ -279,7 +291,7 @@ mod tests {
     #[test]
     fn a_tensor_goes_to_ours_and_back() {
         let mut declare = Declare::new(0.01, &|_| true);
-        declare.conv1d("c", (2, 3, 4), Init::Zeros);
+        declare.conv1d("c", ConvSizes { out: 2, taps: 3, from: 4 }, Init::Zeros);
         let (_, released) = declare.finish();
         let data: Vec<f32> = (0..24u8).map(f32::from).collect();
         let ours = released[0].to_ours(&data);

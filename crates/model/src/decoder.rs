@@ -7,7 +7,7 @@
 //! | speaker | `[batch, speaker]` | |
 //! | wave | `[batch, 256 * frames, 1]` | -1 to 1 |
 
-use crate::declare::{Affine, Declare};
+use crate::declare::{Affine, ConvSizes, Declare};
 use crate::shapes::{ShapeError, ShapeOf, dims, unfit};
 use crate::weight_norm::{WeightNormConv, fold};
 use myxtts_tensor::ops::activation::Function;
@@ -186,7 +186,8 @@ impl Decoder {
     /// Declares the parameters under their released names.
     pub fn declare(declare: &mut Declare, sizes: &DecoderSizes) -> Decoder {
         let (latent, speaker, c) = (sizes.latent, sizes.speaker, sizes.channels);
-        let first = declare.conv1d(&format!("{PREFIX}conv_pre"), (c, TAPS, latent), uniform(TAPS * latent));
+        let first_sizes = ConvSizes { out: c, taps: TAPS, from: latent };
+        let first = declare.conv1d(&format!("{PREFIX}conv_pre"), first_sizes, uniform(TAPS * latent));
         let mut stages = Vec::new();
         for (i, &growth) in sizes.growths.iter().enumerate() {
             let Growth { rate, taps } = growth;
@@ -195,8 +196,8 @@ impl Decoder {
                 "{taps} taps do not grow a signal evenly by {rate}"
             );
             let (from, c) = (sizes.channels_after(i), sizes.channels_after(i + 1));
-            let grow =
-                WeightNormConv::conv_transpose1d(declare, &format!("{PREFIX}ups.{i}"), (from, taps, c));
+            let grown = ConvSizes { out: c, taps, from };
+            let grow = WeightNormConv::conv_transpose1d(declare, &format!("{PREFIX}ups.{i}"), grown);
             let speaker = declare.linear_of_conv(&format!("{PREFIX}conds.{i}"), c, speaker, uniform(speaker));
             let mut blocks = Vec::new();
             for (j, residual) in sizes.residuals.iter().enumerate() {
@@ -289,8 +290,8 @@ impl Block {
         let taps = residual.taps;
         let mut list = |list: &str| -> Vec<WeightNormConv> {
             let all = 0..residual.dilations.len();
-            all.map(|i| WeightNormConv::conv1d(declare, &format!("{name}.{list}.{i}"), (c, taps, c)))
-                .collect()
+            let sizes = ConvSizes { out: c, taps, from: c };
+            all.map(|i| WeightNormConv::conv1d(declare, &format!("{name}.{list}.{i}"), sizes)).collect()
         };
         let (dilated, plain) = (list("convs1"), list("convs2"));
         let pairs = dilated.into_iter().zip(plain).map(|(a, b)| [a, b]);

@@ -4,7 +4,7 @@
 //! is trained through fixed weights (`DiscriminatorWeights::fixed`), so gradients reach the waveform but not the
 //! discriminators. One backward pass over the sum of the losses gives each side its own gradient.
 
-use crate::declare::Declare;
+use crate::declare::{ConvSizes, Declare};
 use crate::weight_norm::{WeightNormConv, Weights};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::Conv1d;
@@ -187,12 +187,14 @@ impl Discriminator {
         let (mut from, mut all) = (1, Vec::new());
         for (i, &layer) in layers.iter().enumerate() {
             let Layer { channels, taps, groups, .. } = layer;
-            let weights = conv(declare, &format!("{name}.convs.{i}"), (channels, taps, from / groups));
+            let sizes = ConvSizes { out: channels, taps, from: from / groups };
+            let weights = conv(declare, &format!("{name}.convs.{i}"), sizes);
             all.push((layer, weights));
             from = channels;
         }
         let last = Layer { channels: 1, taps: LAST_TAPS, stride: 1, groups: 1 };
-        all.push((last, conv(declare, &format!("{name}.conv_post"), (1, LAST_TAPS, from))));
+        let sizes = ConvSizes { out: 1, taps: LAST_TAPS, from };
+        all.push((last, conv(declare, &format!("{name}.conv_post"), sizes)));
         Discriminator { view, layers: all }
     }
 

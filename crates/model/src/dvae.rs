@@ -10,7 +10,7 @@
 //! the encoder's rows of the first batches ([`crate::codebook`]) before the first step.
 
 use crate::affine::torch_linear;
-use crate::declare::{Affine, Declare, TRAINING_ONLY};
+use crate::declare::{Affine, ConvSizes, Declare, TRAINING_ONLY};
 use crate::shapes::{ShapeError, ShapeOf, count, dims, unfit};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
@@ -158,7 +158,11 @@ impl Dvae {
         let mut down = Vec::new();
         for i in 0..sizes.layers {
             let out = sizes.hidden << i;
-            down.push(declare_conv(declare, &named(&format!("encoder.{i}.0")), (out, taps, from)));
+            down.push(declare_conv(
+                declare,
+                &named(&format!("encoder.{i}.0")),
+                ConvSizes { out, taps, from },
+            ));
             from = out;
         }
         let block = |declare: &mut Declare, side: &str, at: usize| {
@@ -166,17 +170,23 @@ impl Dvae {
         };
         let down_blocks = (0..sizes.blocks).map(|i| block(declare, "encoder", sizes.layers + i)).collect();
         let name = named(&format!("encoder.{}", sizes.layers + sizes.blocks));
-        let encoded = declare_conv(declare, &name, (sizes.code_width, 1, inner));
-        let decoded = declare_conv(declare, &named("decoder.0"), (inner, 1, sizes.code_width));
+        let encoded = declare_conv(declare, &name, ConvSizes { out: sizes.code_width, taps: 1, from: inner });
+        let from_code = ConvSizes { out: inner, taps: 1, from: sizes.code_width };
+        let decoded = declare_conv(declare, &named("decoder.0"), from_code);
         let up_blocks = (0..sizes.blocks).map(|i| block(declare, "decoder", 1 + i)).collect();
         let mut at = 1 + sizes.blocks;
         let mut up = Vec::new();
         for i in 0..sizes.layers {
             let out = inner >> i;
-            up.push(declare_conv(declare, &named(&format!("decoder.{at}.0.conv")), (out, taps, from)));
+            up.push(declare_conv(
+                declare,
+                &named(&format!("decoder.{at}.0.conv")),
+                ConvSizes { out, taps, from },
+            ));
             (from, at) = (out, at + 1);
         }
-        let last = declare_conv(declare, &named(&format!("decoder.{at}")), (sizes.channels, 1, from));
+        let to_mel = ConvSizes { out: sizes.channels, taps: 1, from };
+        let last = declare_conv(declare, &named(&format!("decoder.{at}")), to_mel);
         let (d, n) = (sizes.code_width, sizes.codes);
         let codebook = Codebook {
             embed: declare.state(&format!("{prefix}codebook.embed"), &[d, n], Init::Zeros),
@@ -290,8 +300,9 @@ impl Dvae {
 
 impl Block {
     fn declare(declare: &mut Declare, name: &str, c: usize, taps: usize) -> Block {
-        let convs = [(0, taps), (2, taps), (4, 1)]
-            .map(|(i, taps)| declare_conv(declare, &format!("{name}.{i}"), (c, taps, c)));
+        let convs = [(0, taps), (2, taps), (4, 1)].map(|(i, taps)| {
+            declare_conv(declare, &format!("{name}.{i}"), ConvSizes { out: c, taps, from: c })
+        });
         Block { taps, convs }
     }
 
@@ -305,9 +316,9 @@ impl Block {
 }
 
 /// Declares a convolution with PyTorch's initialisation.
-fn declare_conv(declare: &mut Declare, name: &str, (out, taps, from): (usize, usize, usize)) -> Affine {
-    let bound = 1.0 / ((taps * from) as f32).sqrt();
-    declare.conv1d(name, (out, taps, from), Init::Uniform(bound))
+fn declare_conv(declare: &mut Declare, name: &str, sizes: ConvSizes) -> Affine {
+    let bound = 1.0 / ((sizes.taps * sizes.from) as f32).sqrt();
+    declare.conv1d(name, sizes, Init::Uniform(bound))
 }
 
 /// Applies ReLU to the input.

@@ -328,7 +328,7 @@ impl Gpt {
             let mut add = |product: &mut LoraLinear, part: &str, out: usize, from: usize| {
                 let name = format!("gpt.gpt.h.{i}.{part}");
                 product.adapter =
-                    Some(Adapter::declare(declare, &name, product.affine.weight, (out, from), lora));
+                    Some(Adapter::declare(declare, &name, product.affine.weight, out, from, lora));
             };
             if lora.attention {
                 add(&mut block.qkv, "attn.c_attn", 3 * width, width);

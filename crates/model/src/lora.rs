@@ -55,7 +55,8 @@ impl Adapter {
         declare: &mut Declare<'_>,
         name: &str,
         weight: ParameterId,
-        (out, from): (usize, usize),
+        out: usize,
+        from: usize,
         sizes: &LoraSizes,
     ) -> Adapter {
         let [a, b] = ENDS.map(|end| format!("{name}{end}"));

@@ -1,7 +1,7 @@
 //! Weight-normalised convolutions, as used by vocoders and their discriminators: the weight is stored as a direction and a
 //! length.
 
-use crate::declare::Declare;
+use crate::declare::{ConvSizes, Declare};
 use myxtts_tensor::{Control, Engine, Error, Init, ParameterId, Tape, Value};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl WeightNormConv {
     pub fn conv1d(
         declare: &mut Declare,
         name: &str,
-        (out, taps, from): (usize, usize, usize),
+        ConvSizes { out, taps, from }: ConvSizes,
     ) -> WeightNormConv {
         let (there, ours) = ([out, from, taps], [out, taps, from]);
         WeightNormConv::declare(declare, name, &there, &[0, 2, 1], &ours, out)
@@ -40,7 +40,7 @@ impl WeightNormConv {
     pub fn conv2d_tall(
         declare: &mut Declare,
         name: &str,
-        (out, taps, from): (usize, usize, usize),
+        ConvSizes { out, taps, from }: ConvSizes,
     ) -> WeightNormConv {
         let (there, ours) = ([out, from, taps, 1], [out, taps, from]);
         WeightNormConv::declare(declare, name, &there, &[0, 2, 3, 1], &ours, out)
@@ -51,7 +51,7 @@ impl WeightNormConv {
     pub fn conv_transpose1d(
         declare: &mut Declare,
         name: &str,
-        (from, taps, out): (usize, usize, usize),
+        ConvSizes { out, taps, from }: ConvSizes,
     ) -> WeightNormConv {
         let (there, ours) = ([from, out, taps], [from, taps, out]);
         WeightNormConv::declare(declare, name, &there, &[0, 2, 1], &ours, out)

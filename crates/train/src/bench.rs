@@ -74,9 +74,41 @@ pub struct Figures {
     pub planned_bytes: u64,
     /// Device memory in use as the driver reports it, in bytes.
     pub used_bytes: Option<u64>,
-    /// Every timed step: rows, text positions, audio positions, step time, wait for its batch, and time on the device; times
-    /// in milliseconds.
-    pub raw: Vec<(usize, usize, usize, f64, f64, Option<f64>)>,
+    /// Every timed step.
+    pub raw: Vec<RawStep>,
+}
+
+/// One timed step; times in milliseconds. Serialised as an array in the order of the fields, which the scripts of
+/// `bench/figures` read by index.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(into = "(usize, usize, usize, f64, f64, Option<f64>)")]
+pub struct RawStep {
+    /// Rows of its batch.
+    pub rows: usize,
+    /// Text positions of a row.
+    pub text: usize,
+    /// Audio positions of a row.
+    pub audio: usize,
+    /// Time since the end of the step before it.
+    pub step_ms: f64,
+    /// Time that the loop waited for its batch.
+    pub wait_ms: f64,
+    /// Time on the device, by its own clock; `None` on a CPU.
+    pub on_device_ms: Option<f64>,
+}
+
+impl RawStep {
+    /// The shape of its batch.
+    pub fn shape(&self) -> [usize; 3] {
+        [self.rows, self.text, self.audio]
+    }
+}
+
+impl From<RawStep> for (usize, usize, usize, f64, f64, Option<f64>) {
+    fn from(step: RawStep) -> Self {
+        let RawStep { rows, text, audio, step_ms, wait_ms, on_device_ms } = step;
+        (rows, text, audio, step_ms, wait_ms, on_device_ms)
+    }
 }
 
 struct Timed {
@@ -278,8 +310,13 @@ fn figures(timed: &[Timed], wall: f64) -> Figures {
         used_bytes: None,
         raw: timed
             .iter()
-            .map(|Timed { shape: [rows, text, sound], seconds, spanned, waited, .. }| {
-                (*rows, *text, *sound, seconds * 1e3, waited.as_secs_f64() * 1e3, spanned.map(|s| s * 1e3))
+            .map(|&Timed { shape: [rows, text, audio], seconds, spanned, waited, .. }| RawStep {
+                rows,
+                text,
+                audio,
+                step_ms: seconds * 1e3,
+                wait_ms: waited.as_secs_f64() * 1e3,
+                on_device_ms: spanned.map(|s| s * 1e3),
             })
             .collect(),
     }

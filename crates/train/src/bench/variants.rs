@@ -266,9 +266,7 @@ impl VariantBench<'_> {
         let amount = BenchSettings { steps, warm, ahead: variant.ahead, profiled };
         let figures = measure(&mut *stage, &recipe, plan.training.seed, amount)?;
         let operations = match figures.raw.last() {
-            Some(&(rows, text, audio, ..)) if operations => {
-                by_operation(&stage.profile([rows, text, audio], &Control::default())?)
-            }
+            Some(last) if operations => by_operation(&stage.profile(last.shape(), &Control::default())?),
             _ => Vec::new(),
         };
         Ok(Row { variant: variant.name.clone(), figures, operations, stage_description })

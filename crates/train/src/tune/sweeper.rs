@@ -90,8 +90,21 @@ pub struct SweepReport {
     pub rows: Vec<Row>,
 }
 
-/// A batch size, and the bytes it is planned to take.
-pub type PlannedBatch = (usize, u64);
+/// A batch size, and the memory it is planned to take. Serialised as an array of the two.
+#[derive(Clone, Copy, Serialize)]
+#[serde(into = "(usize, u64)")]
+pub struct PlannedBatch {
+    /// `data.batch_size`.
+    pub batch_size: usize,
+    /// Device memory, in bytes.
+    pub bytes: u64,
+}
+
+impl From<PlannedBatch> for (usize, u64) {
+    fn from(planned: PlannedBatch) -> Self {
+        (planned.batch_size, planned.bytes)
+    }
+}
 
 /// A setting with its chosen value.
 #[derive(Serialize)]
@@ -217,13 +230,16 @@ impl Sweeper<'_> {
         let budget = rules::budget(&self.facts, self.plan.training.memory_limit).unwrap_or(u64::MAX);
         let planned: Vec<PlannedBatch> =
             with_forecast(&self.plan, self.corpus, &[self.machine], &self.model, false, |memory| {
-                batches.into_iter().map(|batch| Ok((batch, memory.planned(batch, 1)?))).collect()
+                batches
+                    .into_iter()
+                    .map(|batch_size| Ok(PlannedBatch { batch_size, bytes: memory.planned(batch_size, 1)? }))
+                    .collect()
             })?;
-        let (fit, large): (Vec<_>, Vec<_>) = planned.into_iter().partition(|(_, bytes)| *bytes <= budget);
+        let (fit, large): (Vec<_>, Vec<_>) = planned.into_iter().partition(|planned| planned.bytes <= budget);
         if fit.is_empty() {
             return Err(RunError::NoBatchFits { bytes: budget });
         }
-        Ok((fit.into_iter().map(|(batch, _)| batch).collect(), large))
+        Ok((fit.into_iter().map(|planned| planned.batch_size).collect(), large))
     }
 
     /// Measures every cell: on a GPU one after the other, on the CPU in turns.
