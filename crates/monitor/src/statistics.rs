@@ -141,7 +141,9 @@ pub struct Oscillation {
     pub crossings_per_minute: f64,
 }
 
-/// Quantile by linear interpolation; `None` without values.
+/// Quantile by linear interpolation; `None` without values. Benchmarks of `myxtts-train` use the nearest rank, which is a
+/// measured time; here the levels between which a percentage oscillates are compared, and few samples must not make them
+/// jump.
 fn quantile(sorted: &[f32], share: f64) -> Option<f64> {
     let position = share * sorted.len().checked_sub(1)? as f64;
     let (below, part) = (position.floor() as usize, position.fract());

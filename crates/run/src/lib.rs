@@ -6,7 +6,7 @@
 //! [`seed`] -> [`regular_file`] and [`mmap`] (reading files), [`durable`], [`output_path`] and [`lock`] (writing
 //! files) -> [`folder`] (`runs/NAME`) -> [`schedule`] (learning rate) -> [`guard`] and [`loss_trend`] (loss
 //! monitoring) -> [`events`] and [`tensorboard`] (logs) -> [`checkpoint`] -> [`progress`] -> [`exit`].
-//! [`procfs`] parses the files of Linux's `/proc`.
+//! [`procfs`] parses the files of Linux's `/proc`, [`statistics`] has the median.
 
 pub mod checkpoint;
 pub mod config;
@@ -25,4 +25,5 @@ pub mod progress;
 pub mod regular_file;
 pub mod schedule;
 pub mod seed;
+pub mod statistics;
 pub mod tensorboard;

@@ -1,5 +1,6 @@
 //! Summary statistics of measured values, shared by `bench`, `tune` and `diagnose`.
 
+pub use myxtts_run::statistics::median;
 use serde::Serialize;
 
 /// Summary of a series of times, in the unit of the series.
@@ -35,16 +36,6 @@ impl Spread {
 /// Mean; 0 for an empty series.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-/// Median, the mean of the two middle values where their number is even; 0 for an empty series.
-pub fn median(values: &[f64]) -> f64 {
-    let sorted = sorted(values);
-    match sorted.len() {
-        0 => 0.0,
-        n if n.is_multiple_of(2) => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
-        n => sorted[n / 2],
-    }
 }
 
 /// Percentile by nearest rank: the smallest value that at least this share of all values do not exceed. 0 for an empty series.
@@ -88,11 +79,5 @@ mod tests {
         assert!((spread.variation - 28.866 / 50.5).abs() < 1e-4);
         assert_eq!(Spread::of(&[]), Spread::default());
         assert_eq!(Spread::of(&[3.0]).p99, 3.0);
-    }
-
-    #[test]
-    fn the_median_of_an_even_number_is_between_the_middle_two() {
-        assert_eq!((median(&[]), median(&[3.0]), median(&[9.0, 1.0, 2.0])), (0.0, 3.0, 2.0));
-        assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
     }
 }

@@ -14,6 +14,7 @@ use super::rules::Finding;
 use crate::dataset::Corpus;
 use crate::problem::{Problem, ProblemKind, Severity};
 use myxtts_run::exit::Exit;
+use myxtts_run::statistics::median;
 
 /// Version of the report's JSON: raised when a field is removed or changes its meaning, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -136,10 +137,7 @@ impl Spread {
     fn from_values(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return Spread::default() };
-        let middle = values.len() / 2;
-        let median =
-            if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 };
-        Spread { count: values.len(), total: values.iter().sum(), min, median, max }
+        Spread { count: values.len(), total: values.iter().sum(), min, median: median(&values), max }
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use crate::statistics::median;
+
 /// Converts a median absolute deviation to a standard deviation of a normal distribution.
 const MAD_TO_SIGMA: f64 = 1.4826;
 /// Minimum scale as a fraction of the median: otherwise tiny differences between nearly equal losses would be spikes.
@@ -82,20 +84,11 @@ impl SpikeDetector {
 
     /// Median and scale of the window; zeros if it is empty.
     fn median_and_scale(&self) -> (f64, f64) {
-        let mut sorted: Vec<f64> = self.recent.iter().copied().collect();
-        let median = median(&mut sorted);
-        for loss in &mut sorted {
-            *loss = (*loss - median).abs();
+        let mut losses: Vec<f64> = self.recent.iter().copied().collect();
+        let center = median(&losses);
+        for loss in &mut losses {
+            *loss = (*loss - center).abs();
         }
-        (median, (MAD_TO_SIGMA * self::median(&mut sorted)).max(MIN_SCALE * median.abs()))
-    }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[n / 2],
-        n => 0.5 * (values[n / 2 - 1] + values[n / 2]),
+        (center, (MAD_TO_SIGMA * median(&losses)).max(MIN_SCALE * center.abs()))
     }
 }
