@@ -17,6 +17,13 @@ use myxtts_tensor::{Engine, Error, Init, ParameterId, Tape, Value};
 /// Prefix of its parameters in a release.
 pub const PREFIX: &str = "hifigan_decoder.waveform_decoder.";
 
+/// Sampling rate of the audio that codes are made from.
+pub const CODE_RATE: usize = 22_050;
+/// Samples of that audio per code: four mel frames of 256.
+pub const CODE_SAMPLES: usize = 1024;
+/// Codes per second of speech.
+pub const CODES_PER_SECOND: f64 = CODE_RATE as f64 / CODE_SAMPLES as f64;
+
 /// Slope of the leaky ReLUs, and of the last one, where the original uses PyTorch's default by omission.
 const SLOPE: f32 = 0.1;
 const LAST_SLOPE: f32 = 0.01;
@@ -72,9 +79,9 @@ impl DecoderSizes {
             channels: 512,
             growths: [(8, 16), (8, 16), (2, 4), (2, 4)].map(|(rate, taps)| Growth { rate, taps }).to_vec(),
             residuals: [3, 7, 11].map(|taps| Residual { taps, dilations: vec![1, 3, 5] }).to_vec(),
-            code_rate: 22_050,
+            code_rate: CODE_RATE,
             wave_rate: 24_000,
-            code_samples: 1024,
+            code_samples: CODE_SAMPLES,
         }
     }
 

@@ -227,8 +227,7 @@ impl SilenceDetector {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const RATE: f64 = 22_050.0 / 1024.0;
+    use myxtts_model::decoder::CODES_PER_SECOND as RATE;
 
     fn codes(seconds: f64) -> usize {
         (seconds * RATE).round() as usize

@@ -12,11 +12,9 @@ use crate::synthesizer::Synthesizer;
 use crate::voice::Voice;
 use crate::waveform::{Fit, Waveform};
 use myxtts_data::tokenizer::Encoded;
+use myxtts_model::decoder::CODES_PER_SECOND;
 use myxtts_model::generate::Guided;
 use myxtts_model::{Forced, SamplingOptions, Spoken, StopReason};
-
-/// Codes per second of speech: one per 1024 samples at 22,050 Hz.
-const CODES_PER_SECOND: f64 = 22_050.0 / 1024.0;
 
 /// Default number of retries.
 const RETRIES: usize = 2;

@@ -7,6 +7,7 @@ use myxtts_run::seed::Seed;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::ladder::Ladder;
+use crate::mel::LOG_OF_FLOOR;
 use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, Dtype, SPEAKER_MEL, TOKENS};
 
 /// Frames of conditioning that XTTS-v2 trains with: 6 s.
@@ -153,8 +154,7 @@ impl Part {
 /// Returns the value of a column in silence.
 fn silence_value(column: &Column) -> f32 {
     if *column == DVAE_MEL || *column == CONDITIONING_MEL {
-        // ln(1e-5): the floor of both front-ends.
-        1e-5f32.ln()
+        LOG_OF_FLOOR
     } else if *column == SPEAKER_MEL {
         1e-6f32.ln()
     } else {

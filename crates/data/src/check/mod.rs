@@ -20,6 +20,8 @@ pub use report::{
 pub use speaking_time::SpeakingTime;
 pub use summary::Summary;
 
+use crate::mel::FrontEnd;
+
 /// Limits of the check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
@@ -47,7 +49,7 @@ impl Default for CheckOptions {
     }
 }
 
-/// Length of a clip of `max_mel_frames` mel frames: hop 256 at 22,050 Hz.
+/// Length of a clip of `max_mel_frames` frames of the DVAE's front-end.
 pub fn seconds_of_frames(max_mel_frames: u32) -> f64 {
-    f64::from(max_mel_frames) * 256.0 / 22_050.0
+    FrontEnd::Dvae.seconds(max_mel_frames as usize)
 }

@@ -38,6 +38,10 @@ pub const HIGHEST_HZ: f64 = 8000.0;
 /// Minimum power before the logarithm in the conditioning and DVAE front-ends.
 pub const LOG_FLOOR: f32 = 1e-5;
 
+/// Logarithm of [`LOG_FLOOR`], to the nearest f32: the value of padding in the conditioning and DVAE front-ends. The extractor's
+/// faster logarithm gives the next lower number for silence.
+pub const LOG_OF_FLOOR: f32 = -11.512_925;
+
 /// One row of the table above.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
@@ -83,6 +87,11 @@ impl FrontEnd {
     /// Samples between the centres of neighbouring frames.
     pub fn hop(self) -> usize {
         self.parameters().hop
+    }
+
+    /// Duration of `frames` hops, in seconds.
+    pub fn seconds(self, frames: usize) -> f64 {
+        frames as f64 * self.hop() as f64 / f64::from(self.sample_rate())
     }
 
     /// Number of frames of a clip: whole hops plus one, zero for an empty clip.
@@ -150,6 +159,12 @@ pub fn divide_by_stats(mel: &mut [f32], stats: &[f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_logarithm_of_the_floor_is_the_nearest_number() {
+        assert_eq!(LOG_OF_FLOOR, LOG_FLOOR.ln());
+        assert_eq!(logarithm::ln(LOG_FLOOR).to_bits(), LOG_OF_FLOOR.to_bits() + 1);
+    }
 
     #[test]
     fn normalising_centres_every_channel() {

@@ -7,6 +7,7 @@ use super::latent_file::LatentFile;
 use crate::error::TrainError;
 use myxtts_data::batch::balance;
 use myxtts_data::record::RecordSource;
+use myxtts_model::decoder::{CODE_RATE, CODE_SAMPLES};
 use myxtts_run::seed::Seed;
 use std::collections::HashSet;
 
@@ -32,8 +33,17 @@ pub struct Clips {
     pub(super) settings: DecoderSettings,
 }
 
-/// A clip, its first latent, the reference clip of its speaker, and a random number for the position in that.
-pub(super) type Row<'a> = (&'a Clip, usize, &'a Clip, u64);
+/// A sampled row of a batch.
+pub(super) struct Row<'a> {
+    /// The clip that the decoder learns from.
+    pub clip: &'a Clip,
+    /// Its first latent in the window.
+    pub start: usize,
+    /// The clip of the same speaker that conditions the row.
+    pub reference: &'a Clip,
+    /// A random number for the position in the reference.
+    pub draw: u64,
+}
 
 impl Clips {
     /// The clips of `source` that are long enough for a window, with the states of its records.
@@ -61,7 +71,7 @@ impl Clips {
             return Err(TrainError::NoClips(format!(
                 "no clip is longer than the decoder's window of {} codes ({:.2} s)",
                 settings.window,
-                settings.window as f64 * 1024.0 / 22_050.0
+                (settings.window * CODE_SAMPLES) as f64 / CODE_RATE as f64
             )));
         }
         let used: HashSet<u32> = train.iter().map(|clip| clip.record).collect();
@@ -92,8 +102,8 @@ impl Clips {
         let clip = &self.train[self.drawn_from[place as usize]];
         let room = clip.rows - window;
         let start = seed.below(1, room as u64) as usize;
-        let other = self.reference(clip, seed);
-        (clip, start, other, Seed::new(self.settings.seed).derive("heard").with(step).at(row as u64))
+        let draw = Seed::new(self.settings.seed).derive("heard").with(step).at(row as u64);
+        Row { clip, start, reference: self.reference(clip, seed), draw }
     }
 
     /// Another clip of the speaker of `clip` to condition on, in place of the one of [`Clips::row`]. `attempt` counts from 1.

@@ -7,6 +7,7 @@ use crate::job_control::JobControl;
 use crate::model::{DVAE, Model};
 use crate::overlay::{floats, position};
 use myxtts_data::loader::FailureBudget;
+use myxtts_data::mel::LOG_OF_FLOOR;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::Declare;
 use myxtts_model::dvae::{Dvae, DvaeSizes};
@@ -24,9 +25,6 @@ const UNIT: usize = 64;
 
 /// Maximum number of frames of a batch, padding included.
 const BATCH_FRAMES: usize = 1 << 14;
-
-/// Log-mel value of silence, in both front-ends of the GPT.
-const FLOOR: f32 = -11.512_925;
 
 /// Share of the codebook below which a DVAE is reported as not trained enough.
 const LEAST_USED: f64 = 0.05;
@@ -108,7 +106,7 @@ impl Encoder {
         padded: usize,
     ) -> Result<Vec<i32>, TrainError> {
         let bands = self.stats.len();
-        let mut data = vec![FLOOR; rows * padded * bands];
+        let mut data = vec![LOG_OF_FLOOR; rows * padded * bands];
         data.chunks_exact_mut(padded * bands)
             .zip(mels)
             .for_each(|(row, mel)| row[..mel.len()].copy_from_slice(mel));

@@ -18,6 +18,7 @@ use crate::replica_slice::ReplicaSlice;
 use mel_feed::MelFeed;
 use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
 use myxtts_data::loader::{FailureBudget, Notes, Options as LoaderOptions};
+use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
 use myxtts_model::declare::{TRAINING_ONLY, is_training_only};
@@ -391,7 +392,7 @@ impl StageCore for DvaeStage {
                 self.batches.records(),
                 super::balanced(&self.batches),
                 self.settings.rows,
-                f64::from(self.settings.frames) * 256.0 / 22_050.0,
+                FrontEnd::Dvae.seconds(self.settings.frames as usize),
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
             ),
         ];

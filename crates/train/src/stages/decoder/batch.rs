@@ -2,7 +2,7 @@
 
 use super::fill::{Inputs, RowBuffers};
 use crate::error::TrainError;
-use crate::stages::clips::{Clip, Clips};
+use crate::stages::clips::{Clip, Clips, Row};
 use myxtts_data::batch::BatchError;
 use myxtts_data::loader::{LoaderError, Notes, Quarantine};
 use myxtts_data::problem::Problem;
@@ -53,7 +53,7 @@ impl BatchSampler {
         let (settings, source) = (&self.clips.settings, &*self.source);
         bad.begin_row();
         for attempt in 0..=ATTEMPTS {
-            let (clip, start, reference, draw) = self.clips.row(step, row, attempt);
+            let Row { clip, start, reference, draw } = self.clips.row(step, row, attempt);
             if bad.has(clip) || !bad.is_read(clip, rows.push_target(&self.clips, source, clip, start))? {
                 continue;
             }

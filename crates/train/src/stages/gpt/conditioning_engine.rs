@@ -7,7 +7,7 @@ use super::row_indices::RowIndices;
 use crate::error::TrainError;
 use crate::feed::{Finisher, Made};
 use myxtts_data::cache::audio_overlay::AUDIO_OVERLAP;
-use myxtts_data::mel::{FrontEnd, HIGHEST_HZ, LOG_FLOOR, Parameters};
+use myxtts_data::mel::{FrontEnd, HIGHEST_HZ, LOG_FLOOR, LOG_OF_FLOOR, Parameters};
 use myxtts_data::record::{CONDITIONING_MEL, RecordError, RecordSource};
 use myxtts_tensor::engine::{Forecast, InputLayout, Slot, Upload, Uploader};
 use myxtts_tensor::ops::frames::Framing;
@@ -173,7 +173,7 @@ impl ConditioningEngine {
         let (bands, at) = (stats.len(), crate::overlay::position(&*source, CONDITIONING_MEL));
         let mut found = Vec::with_capacity(source.len());
         let all: usize = (0..source.len()).map(|record| source.rows(record, at) as usize).sum();
-        let mut mels = vec![1e-5f32.ln(); (all + 1) * bands];
+        let mut mels = vec![LOG_OF_FLOOR; (all + 1) * bands];
         let mut first = 0;
         for record in 0..source.len() {
             let rows = source.rows(record, at) as usize;
