@@ -22,11 +22,11 @@ impl BadRecords {
         BadRecords { doing, rate, total, found: Vec::new() }
     }
 
-    /// What was read of a record; `None` where the record is bad.
+    /// What was read of a record; `None` if the record is bad.
     ///
     /// # Errors
-    /// [`TrainError::BadRecords`] where more records are bad than the budget allows: good ones that follow cannot undo it.
-    /// [`TrainError::Record`] where the storage failed, since the record may be good.
+    /// [`TrainError::BadRecords`] if more records are bad than the budget allows: good ones that follow cannot undo it.
+    /// [`TrainError::Record`] if the storage failed, since the record may be good.
     pub fn check<T>(&mut self, read: Result<T, RecordError>) -> Result<Option<T>, TrainError> {
         match read {
             Ok(read) => return Ok(Some(read)),
@@ -45,7 +45,7 @@ impl BadRecords {
         Ok(None)
     }
 
-    /// A line that names the bad records with their reasons; `None` where there are none. `left_out_of` says what they are
+    /// A line that names the bad records with their reasons; `None` if there are none. `left_out_of` says what they are
     /// missing from.
     pub fn message(&self, left_out_of: &str) -> Option<String> {
         (!self.found.is_empty()).then(|| {

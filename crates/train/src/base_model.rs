@@ -33,7 +33,7 @@ pub struct BaseText {
 }
 
 impl BaseText {
-    /// Reads it from a model folder that `stage`, or every stage, begins from; `None` where the model has no GPT, the only part
+    /// Reads it from a model folder that `stage`, or every stage, begins from; `None` if the model has no GPT, the only part
     /// that reads text tokens.
     pub fn load(from: &Path, stage: Option<StageKind>) -> Result<Option<BaseText>, RunError> {
         let owned = || from.to_owned();
@@ -84,7 +84,7 @@ impl BaseText {
     }
 }
 
-/// The vocabulary that the base model of a run had when the run began; `None` where it began from scratch.
+/// The vocabulary that the base model of a run had when the run began; `None` if it began from scratch.
 pub fn base_vocabulary(run: &Path) -> Result<Option<Tokenizer>, RunError> {
     let path = run.join(BASE_VOCABULARY_FILE);
     Ok(if path.is_file() { Some(Tokenizer::load(&path)?) } else { None })

@@ -21,7 +21,7 @@ pub struct DeviceRequest<'a> {
     pub simulate_gpus: Option<u32>,
     /// `--strict-devices`: a GPU of the settings that is missing is an error.
     pub strict: bool,
-    /// This process, where the run has several.
+    /// This process, if the run has several.
     pub rank: Option<&'a Identity>,
 }
 
@@ -52,7 +52,7 @@ pub struct RunDevices {
 impl RunDevices {
     /// Chooses the devices of a run of one process, on this machine or on a simulated one with `simulate_gpus` GPUs.
     ///
-    /// Where `data.data_gpu` or `data.model_gpu` name GPUs that do not exist, the run falls back to those that do, unless
+    /// If `data.data_gpu` or `data.model_gpu` name GPUs that do not exist, the run falls back to those that do, unless
     /// `strict` makes that an error.
     pub fn choose(
         plan: &Plan,
@@ -147,7 +147,7 @@ impl RunDevices {
         lines
     }
 
-    /// The GPU that prepares batches; `None` where the loader threads do.
+    /// The GPU that prepares batches; `None` if the loader threads do.
     pub fn data_gpu(&self) -> Option<DataGpu> {
         match self.feed.choice {
             Feed::Buffered => None,

@@ -135,7 +135,7 @@ pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice>
 }
 
 /// Settings that give a small model a new voice from minutes of speech: its decoder is trained, its GPT is kept. Nothing is
-/// chosen where the user asks for the GPT.
+/// chosen if the user asks for the GPT.
 pub fn choose_for_new_voice(plan: &mut Plan, facts: &Facts) -> Vec<Choice> {
     let training = &mut plan.training;
     let wants_gpt =
@@ -222,7 +222,7 @@ impl Choosing {
     }
 }
 
-/// The choices as lines for the user; empty where there are none.
+/// The choices as lines for the user; empty if there are none.
 pub fn lines(facts: &Facts, chosen: &[Choice]) -> Vec<String> {
     if chosen.is_empty() {
         return Vec::new();

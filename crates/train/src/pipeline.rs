@@ -26,7 +26,7 @@ pub const MODEL_FOLDER: &str = "model";
 /// What a run trains, apart from its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The only stage to train; every stage where it is `None`.
+    /// The only stage to train; every stage if it is `None`.
     pub only: Option<StageKind>,
     /// The model folder to fine-tune; `None` trains from scratch.
     pub from: Option<PathBuf>,
@@ -132,7 +132,7 @@ pub fn train(
     Ok(model)
 }
 
-/// The parts of a base model that are trained again: that of the only stage; else the GPT, and the decoder where its steps are
+/// The parts of a base model that are trained again: that of the only stage; else the GPT, and the decoder if its steps are
 /// set.
 pub(crate) fn retrained_parts(plan: &Plan, only: Option<StageKind>) -> Vec<&'static str> {
     match only {

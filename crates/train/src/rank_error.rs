@@ -148,7 +148,7 @@ pub enum RankError {
         rows: usize,
         /// Number of ranks of the run.
         world: usize,
-        /// The next smaller batch that can be split; 0 where there is none.
+        /// The next smaller batch that can be split; 0 if there is none.
         below: usize,
         /// The next larger batch that can be split.
         above: usize,

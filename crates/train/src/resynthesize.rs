@@ -79,7 +79,7 @@ pub struct Passed {
     pub text: String,
     /// Number of its codes.
     pub codes: usize,
-    /// How well the GPT predicts the codes: cross-entropy in nats, and accuracy. `None` where the model has no GPT.
+    /// How well the GPT predicts the codes: cross-entropy in nats, and accuracy. `None` if the model has no GPT.
     pub fit: Option<Fit>,
     /// Measures of each path. The original has no distances, since it would be compared with itself.
     pub ways: BTreeMap<String, Measures>,
@@ -126,7 +126,7 @@ pub struct Resynthesizer {
     dvae: Encoder,
     inverter: MelInverter,
     extractor: MelExtractor,
-    /// `None` where the model has only a DVAE so far.
+    /// `None` if the model has only a DVAE so far.
     synthesizer: Option<Synthesizer>,
     reading: Option<Reading>,
     meter: Meter,
@@ -164,7 +164,7 @@ impl Resynthesizer {
         self.synthesizer.as_ref().is_some_and(|model| model.quality() == Quality::Decoded)
     }
 
-    /// The synthesiser, to encode references with; `None` where the model has no GPT yet.
+    /// The synthesiser, to encode references with; `None` if the model has no GPT yet.
     pub fn synthesizer(&mut self) -> Option<&mut Synthesizer> {
         self.synthesizer.as_mut()
     }

@@ -28,7 +28,7 @@ pub const CORPUS_EVENT: &str = "corpus";
 /// What a run was asked to train. Stored in its folder, for when it is resumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// This stage alone; every stage where it is `None`.
+    /// This stage alone; every stage if it is `None`.
     pub stage: Option<StageKind>,
     /// The model folder it begins from.
     pub from: Option<PathBuf>,
@@ -41,7 +41,7 @@ impl From<&RunRequest> for Request {
 }
 
 impl RunRequest {
-    /// Reads the request of a run: from its file, or from its event log where the file is lost or damaged.
+    /// Reads the request of a run: from its file, or from its event log if the file is lost or damaged.
     pub fn load(folder: &RunFolder, progress: &dyn Progress) -> Result<RunRequest, RunError> {
         let path = folder.path().join(REQUEST_FILE);
         let stored = match std::fs::read(&path) {

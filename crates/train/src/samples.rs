@@ -158,7 +158,7 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Speaks the sentences with a stage's current weights, or their averages where those are kept.
+    /// Speaks the sentences with a stage's current weights, or their averages if those are kept.
     pub(crate) fn of_stage(
         &self,
         stage: &dyn Stage,

@@ -91,7 +91,7 @@ pub struct StageOutcome {
     pub ended: StageEnd,
     /// Completed steps.
     pub steps: u64,
-    /// The validation whose weights were kept; `None` where there was no validation and the last weights are kept.
+    /// The validation whose weights were kept; `None` if there was no validation and the last weights are kept.
     pub chosen: Option<BestValidation>,
 }
 
@@ -123,7 +123,7 @@ struct Guards {
 }
 
 impl<'a> Session<'a> {
-    /// The newest intact checkpoint of a stage; `None` where the run has none. Damaged ones are reported and skipped.
+    /// The newest intact checkpoint of a stage; `None` if the run has none. Damaged ones are reported and skipped.
     pub fn last_of(&mut self, stage: &'static str) -> Result<Option<OpenCheckpoint>, TrainError> {
         let latest = self.store.latest_valid()?;
         for damaged in &latest.damaged {
@@ -348,7 +348,7 @@ impl<'a> Session<'a> {
 
     /// After too many bad steps: rolls back to the last checkpoint of the stage, once, and returns the step to continue
     /// from. If the cause is in the data or the settings, the same happens again and the run ends; after a temporary device
-    /// fault, it continues. Returns `None` where gradients exploded again and the stage ends with its best weights, which
+    /// fault, it continues. Returns `None` if gradients exploded again and the stage ends with its best weights, which
     /// they have not affected.
     fn rollback(
         &mut self,

@@ -48,7 +48,7 @@ pub struct StageContext<'a> {
     pub corpus: &'a Corpus,
     /// The device of the stage, or of its first replica.
     pub machine: ComputeDevice,
-    /// The devices of the replicas; empty where there is only one.
+    /// The devices of the replicas; empty if there is only one.
     pub machines: &'a [ComputeDevice],
     /// Processes that share every batch, with one replica each; `None` in a run of one process.
     pub ranks: Option<&'a Arc<Ranks>>,
@@ -270,7 +270,7 @@ impl<'a> StageContext<'a> {
         Ok(made)
     }
 
-    /// The tokens that the DVAE's codes have to predict; `None` where they do not.
+    /// The tokens that the DVAE's codes have to predict; `None` if they do not.
     fn token_targets(&self, sizes: &Sizes) -> Result<Option<TokenTargets>, TrainError> {
         let weight = self.plan.training.code_token_weight.unwrap_or(0.0);
         if weight <= 0.0 {

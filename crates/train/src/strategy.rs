@@ -253,7 +253,7 @@ const MODEL: &str = "data.model_gpu";
 const DATA: &str = "data.data_gpu";
 
 /// The request without the GPUs of `data.data_gpu` and `data.model_gpu` that do not exist, and a sentence that says so;
-/// `None` where nothing has to be left out. Applies only if both settings are given and a GPU exists: with only one setting
+/// `None` if nothing has to be left out. Applies only if both settings are given and a GPU exists: with only one setting
 /// given, a missing GPU is an error.
 pub fn fall_back(found: &Found, request: &StrategyRequest) -> Option<(StrategyRequest, String)> {
     let (Some(data), Some(model)) = (request.data, request.model.as_deref()) else { return None };

@@ -21,7 +21,7 @@ pub struct Corpus {
     pub tokenizer: Tokenizer,
     /// Validation sentences that are spoken during training and at its end.
     pub sentences: Vec<Sentence>,
-    /// The device that prepares batches; `None` where the CPU does.
+    /// The device that prepares batches; `None` if the CPU does.
     pub data_side: Option<DataSide>,
 }
 

@@ -43,7 +43,7 @@ pub struct TrainingRun {
 }
 
 impl TrainingRun {
-    /// Begins a new run: checks its settings and base model, and makes its folder. `name` is a number where it is `None`.
+    /// Begins a new run: checks its settings and base model, and makes its folder. `name` is a number if it is `None`.
     pub fn begin(
         name: Option<&str>,
         mut plan: Plan,
@@ -141,7 +141,7 @@ impl TrainingRun {
             session.events.append_durably("tuning", tuning)?;
         }
         let trained = pipeline::train(&mut session, &request, &corpus, Devices { machines, ranks });
-        // Where a rank is lost, every other error followed from that.
+        // If a rank is lost, every other error followed from that.
         let lost = |error| ranks.and_then(|ranks| ranks.health().cause()).map_or(error, TrainError::from);
         trained.map_err(lost)?;
         Ok(self.path().join(MODEL_FOLDER))
@@ -251,7 +251,7 @@ impl TrainingRun {
     }
 }
 
-/// Whether a base model has a decoder; false where a resumed run no longer finds the model.
+/// Whether a base model has a decoder; false if a resumed run no longer finds the model.
 fn has_decoder(from: &Path) -> Result<bool, RunError> {
     Ok(from.join(MANIFEST).is_file() && ModelFolder::open(from)?.part(Part::Decoder).is_some())
 }
@@ -262,7 +262,7 @@ fn grows_vocabulary(run: &Path, corpus: &Corpus) -> Result<bool, RunError> {
     Ok(base.is_none_or(|base| base.vocabulary_size() < corpus.tokenizer.vocabulary_size()))
 }
 
-/// The speech recogniser that checks spoken samples; `None` where the settings name none.
+/// The speech recogniser that checks spoken samples; `None` if the settings name none.
 fn recogniser(plan: &Plan) -> Result<Option<Listener>, RunError> {
     Ok(Listener::of(&plan.training)?.map(|listener| listener.with_patience(LISTENING)))
 }

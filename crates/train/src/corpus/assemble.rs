@@ -24,7 +24,7 @@ pub struct Assembly<'a> {
     pub base: Option<&'a Tokenizer>,
     /// Where records come from; as the settings say where it is `None`.
     pub records: Option<RecordMode>,
-    /// The split of a resumed run; a new one is chosen where it is `None`.
+    /// The split of a resumed run; a new one is chosen if it is `None`.
     pub saved_split: Option<&'a SavedSplit>,
     /// A GPU that prepares batches. If set, the source also provides the waveform of every record.
     pub data_gpu: Option<DataGpu>,

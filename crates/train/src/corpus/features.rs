@@ -47,7 +47,7 @@ impl FeatureSetup {
         Ok(FeatureSetup::new(AdoptedVocabulary { chosen, added: 0 }, cache, plan, progress))
     }
 
-    /// The setup for a corpus and a model with the vocabulary `base`: that vocabulary, extended where it lacks a character
+    /// The setup for a corpus and a model with the vocabulary `base`: that vocabulary, extended if it lacks a character
     /// or language.
     ///
     /// Its cache is a subfolder of the corpus cache: the same clips tokenised with another vocabulary are different records,
@@ -125,7 +125,7 @@ impl FeatureSetup {
         }
     }
 
-    /// Saves a new vocabulary under the lock of the cache, before any record is computed with it. Does nothing where it is
+    /// Saves a new vocabulary under the lock of the cache, before any record is computed with it. Does nothing if it is
     /// on disk already.
     pub fn save_vocabulary(&self, disk: &dyn Disk) -> Result<(), CacheError> {
         let written = self.extractor.tokenizer().to_json();

@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 pub enum RecordMode {
     /// Computed once and stored on disk.
     Cached,
-    /// As [`Cached`](Self::Cached) where the cache folder can be written, else as [`OnDemand`](Self::OnDemand).
+    /// As [`Cached`](Self::Cached) if the cache folder can be written, else as [`OnDemand`](Self::OnDemand).
     CachedIfWritable {
         /// As for [`OnDemand`](Self::OnDemand).
         memory_bytes: usize,
@@ -52,7 +52,7 @@ impl RecordMode {
         }
     }
 
-    /// Whether records are computed on demand even where a cache could be written.
+    /// Whether records are computed on demand even if a cache could be written.
     pub fn is_on_demand(self) -> bool {
         matches!(self, RecordMode::OnDemand { .. })
     }

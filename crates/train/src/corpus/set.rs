@@ -1,7 +1,7 @@
 //! The corpora of a run: those it trains on and the one it validates on, and their records as one source.
 //!
 //! Each corpus is read by its own layout and has a cache of its own; the vocabulary is one, of everything that is trained on.
-//! Where a run trains on several corpora, ids begin with the corpus's label. A speaker's name that occurs in two training
+//! If a run trains on several corpora, ids begin with the corpus's label. A speaker's name that occurs in two training
 //! corpora means two people, unless it is the one of `data.speaker`; in a validation corpus the same name means the same person.
 
 use super::features::cache_for;
@@ -42,7 +42,7 @@ pub struct OpenedSet {
     pub training: usize,
 }
 
-/// What to do where another process is writing in the cache folder.
+/// What to do if another process is writing in the cache folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfLocked {
     /// Wait until it is finished.
@@ -52,12 +52,12 @@ pub enum IfLocked {
 }
 
 impl CorpusSet {
-    /// Reads the corpora of a run; the demo corpus for training where the settings name none.
+    /// Reads the corpora of a run; the demo corpus for training if the settings name none.
     pub fn read(plan: &DataPlan, progress: &dyn Progress) -> Result<CorpusSet, CorpusError> {
         CorpusSet::read_or(plan, progress, read::read_demo_voice)
     }
 
-    /// Reads the corpora of a plan; `demo` provides the one that is used where the settings name none.
+    /// Reads the corpora of a plan; `demo` provides the one that is used if the settings name none.
     pub fn read_or(
         plan: &DataPlan,
         progress: &dyn Progress,
@@ -123,7 +123,7 @@ impl CorpusSet {
         self.all().enumerate().map(home).collect()
     }
 
-    /// Chooses the vocabulary of everything that is trained on, or that of the model `base` where one is fine-tuned, and saves
+    /// Chooses the vocabulary of everything that is trained on, or that of the model `base` if one is fine-tuned, and saves
     /// it under the lock of the cache before any record is computed with it.
     pub fn lock_vocabulary(
         &self,

@@ -36,7 +36,7 @@ pub(super) struct Facts<'a> {
 impl<'a> Facts<'a> {
     pub fn of(trace: &'a Trace) -> Facts<'a> {
         let recorded: Vec<&Batch> = trace.batches.iter().filter(|batch| !batch.is_disturbed()).collect();
-        // Where nearly all batches are new, all of them are used.
+        // If nearly all batches are new, all of them are used.
         let steady = if recorded.len() < 3 { trace.batches.iter().collect() } else { recorded };
         let sum = |of: &dyn Fn(&Batch) -> f64| steady.iter().map(|batch| of(batch)).sum::<f64>();
         let idle = sum(&|batch| (batch.period - batch.step).max(0.0));
@@ -133,7 +133,7 @@ impl<'a> Facts<'a> {
         Some(if quarter > 1.1 { median(&ratios) } else { 1.0 })
     }
 
-    /// The same batches in training, replayed and alone; `None` where one of these was not measured.
+    /// The same batches in training, replayed and alone; `None` if one of these was not measured.
     pub fn compared(&self) -> Option<Compared> {
         let (mut trained, mut replayed, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         for batch in &self.steady {

@@ -27,7 +27,7 @@ const ALIKE: f64 = 0.5;
 /// Minimum share of the excess at one phase: random spikes occur at any phase, periodic ones nearly all at the same.
 const IN_PHASE: f64 = 0.8;
 
-/// The period of a series; `None` where it does not occur at least four times.
+/// The period of a series; `None` if it does not occur at least four times.
 ///
 /// Of all lags nearly as good as the best, the shortest counts: a period of 5 also shows at 10. A series that only drifts is
 /// as similar at lag 1 as at any other, and is not periodic.

@@ -285,7 +285,7 @@ impl Facts<'_> {
         }
         let (load, feed) = (self.mean(|b| b.load()), self.mean(|b| b.feed()));
         let supply = load / workers;
-        // The cost of slow supply is known: where it is less than half of the waits, batches arrive unevenly instead.
+        // The cost of slow supply is known: if it is less than half of the waits, batches arrive unevenly instead.
         if supply.max(feed) - step < 0.5 * waiting * step {
             let loads: Vec<f64> = self.steady.iter().map(|batch| batch.load()).collect();
             let spread = Spread::of(&loads);

@@ -29,7 +29,7 @@ pub fn cepstra(mel: Frames<'_>) -> Vec<f32> {
     mel.rows().flat_map(|frame| table.iter().map(move |row| of(frame, row))).collect()
 }
 
-/// Mean distortion in dB along the path that minimises it; infinite where either sequence is empty.
+/// Mean distortion in dB along the path that minimises it; infinite if either sequence is empty.
 pub fn distortion(a: Frames<'_>, b: Frames<'_>) -> f32 {
     let (a, b) = (cepstra(a), cepstra(b));
     let of = |values| Frames { values, channels: LAST };

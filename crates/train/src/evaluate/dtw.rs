@@ -111,11 +111,11 @@ impl Default for Warp {
 pub struct Alignment {
     /// Mean distance along the path, as [`distance`] returns it.
     pub distance: f32,
-    /// Pairs of frame indices in order, of the first and of the second sequence; empty where either sequence is.
+    /// Pairs of frame indices in order, of the first and of the second sequence; empty if either sequence is.
     pub pairs: Vec<(usize, usize)>,
 }
 
-/// Mean Euclidean distance of frames along the best path; infinite where either sequence is empty. Needs memory for two rows
+/// Mean Euclidean distance of frames along the best path; infinite if either sequence is empty. Needs memory for two rows
 /// of sums, not for the whole table.
 pub fn distance(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> f32 {
     Prepared::new(a, warp).distance(&Prepared::new(b, warp), warp)

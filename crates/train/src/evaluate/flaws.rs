@@ -36,7 +36,7 @@ pub struct Flaws {
     pub longest_pause: f32,
     /// Whether there is a pause longer than 1.5 s.
     pub long_pause: bool,
-    /// Seconds over which the audio repeats itself; `None` where it does not for at least 1.4 s and two repetitions.
+    /// Seconds over which the audio repeats itself; `None` if it does not for at least 1.4 s and two repetitions.
     pub looping: Option<f32>,
 }
 

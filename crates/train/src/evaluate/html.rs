@@ -39,7 +39,7 @@ pub struct Row<'a> {
     pub text: &'a str,
     /// A remark, such as an error.
     pub note: Option<&'a str>,
-    /// One cell per column; `None` where there is no audio.
+    /// One cell per column; `None` if there is no audio.
     pub cells: Vec<Option<Cell<'a>>>,
 }
 

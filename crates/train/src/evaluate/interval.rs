@@ -20,7 +20,7 @@ pub struct Figure {
     pub count: usize,
 }
 
-/// Sum of the first numbers over the sum of the second, one pair per utterance; `None` where the quotient is NaN or Inf.
+/// Sum of the first numbers over the sum of the second, one pair per utterance; `None` if the quotient is NaN or Inf.
 /// Pairs with a NaN or Inf are left out.
 pub fn ratio(pairs: &[(f64, f64)], seed: Seed) -> Option<Figure> {
     let pairs: Vec<(f64, f64)> =

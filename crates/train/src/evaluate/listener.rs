@@ -23,7 +23,7 @@ impl Listener {
         Listener { recognizer, numerals, failed: None }
     }
 
-    /// The recogniser of the settings; `None` where they name none. A command has priority over an address.
+    /// The recogniser of the settings; `None` if they name none. A command has priority over an address.
     pub fn of(plan: &TrainingPlan) -> Result<Option<Listener>, RecognizerError> {
         let numerals = if plan.recognizer_digits { NumeralReading::Digits } else { NumeralReading::Numbers };
         let recognizer = match (&plan.recognizer_command, &plan.recognizer_url) {

@@ -61,7 +61,7 @@ pub struct Measures {
     /// Flaws that show without a recording.
     #[serde(flatten)]
     pub flaws: Flaws,
-    /// Differences from the recording; all `None` where there is none.
+    /// Differences from the recording; all `None` if there is none.
     #[serde(flatten)]
     pub against: Against,
     /// Cosine between the speaker vectors of the audio and of its voice, by the model's own encoder.
@@ -94,7 +94,7 @@ impl Meter {
         Meter { extractor: MelExtractor::new(FrontEnd::Dvae) }
     }
 
-    /// Measures audio, compared with the recording of the same text where there is one. The caller fills in speaker
+    /// Measures audio, compared with the recording of the same text if there is one. The caller fills in speaker
     /// similarity and recognition.
     pub fn measure(&mut self, sound: &Clip, recording: Option<&Clip>) -> Measures {
         let hop = FrontEnd::Dvae.hop() as f32 / FrontEnd::Dvae.sample_rate() as f32;

@@ -7,18 +7,18 @@ use super::dtw::{Frames, Prepared, Warp};
 /// The distance of each candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
-    /// Distance per candidate, in the order given; infinite where nothing was spoken.
+    /// Distance per candidate, in the order given; infinite if nothing was spoken.
     pub distances: Vec<f32>,
 }
 
 impl Ranking {
-    /// Index of the nearest candidate; `None` where all distances are infinite.
+    /// Index of the nearest candidate; `None` if all distances are infinite.
     pub fn nearest(&self) -> Option<usize> {
         let all = self.distances.iter().enumerate().filter(|(_, distance)| distance.is_finite());
         all.min_by(|a, b| a.1.total_cmp(b.1)).map(|(at, _)| at)
     }
 
-    /// The rank of a candidate, 1 for the nearest. Ties count against it, and so do all others where nothing was spoken: a
+    /// The rank of a candidate, 1 for the nearest. Ties count against it, and so do all others if nothing was spoken: a
     /// model that gives the same output for everything must not rank first.
     pub fn place(&self, candidate: usize) -> usize {
         let own = self.distances[candidate];
@@ -44,7 +44,7 @@ pub fn speakers(heard: &[f32], candidates: &[&[f32]]) -> Ranking {
     Ranking { distances: candidates.iter().map(far).collect() }
 }
 
-/// Cosine between two vectors of the same length; `None` where one of them is zero.
+/// Cosine between two vectors of the same length; `None` if one of them is zero.
 pub fn similarity(a: &[f32], b: &[f32]) -> Option<f32> {
     assert_eq!(a.len(), b.len(), "both vectors must come from one speaker encoder");
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();

@@ -231,7 +231,7 @@ fn last_line(text: &str) -> String {
     line.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// Splits a command line into words; `None` where a quote is not closed.
+/// Splits a command line into words; `None` if a quote is not closed.
 fn words(command: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None::<char>);
     let mut chars = command.chars();

@@ -49,9 +49,9 @@ pub struct SpokenText {
     pub id: String,
     /// The text to speak.
     pub text: String,
-    /// Audio file, relative to the report's folder; `None` where nothing was spoken.
+    /// Audio file, relative to the report's folder; `None` if nothing was spoken.
     pub file: Option<String>,
-    /// Copy of the text's recording, relative to the report's folder; `None` where there is no readable one.
+    /// Copy of the text's recording, relative to the report's folder; `None` if there is no readable one.
     pub recording: Option<String>,
     /// Number of generated codes.
     pub codes: usize,

@@ -92,7 +92,7 @@ impl FaultKind {
         }
     }
 
-    /// Why it requires a GPU; `None` where it does not.
+    /// Why it requires a GPU; `None` if it does not.
     pub fn needs_gpu(self) -> Option<&'static str> {
         (self == FaultKind::PageableUpload).then_some("without a GPU no batch is copied")
     }
@@ -103,7 +103,7 @@ impl FaultKind {
     }
 }
 
-/// Number of loader threads where one is slow, or where batches arrive unevenly: few enough that each occurs in a short
+/// Number of loader threads if one is slow, or if batches arrive unevenly: few enough that each occurs in a short
 /// trace.
 pub(crate) const THREADS: usize = 4;
 /// Index of the slow thread.
@@ -162,7 +162,7 @@ impl Fault {
         self.step.store((step.max(50e-6) * 1e9) as u64, Relaxed);
     }
 
-    /// Starts the programs that use the CPU, where that is the fault; they run as long as the result is held.
+    /// Starts the programs that use the CPU, if that is the fault; they run as long as the result is held.
     ///
     /// # Errors
     ///

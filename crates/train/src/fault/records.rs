@@ -10,12 +10,12 @@ use std::time::Duration;
 pub(super) struct Records {
     pub base: Arc<dyn RecordSource>,
     pub fault: &'static Fault,
-    /// The clip to decode, where slow decoding is the fault; or the error of writing it.
+    /// The clip to decode, if slow decoding is the fault; or the error of writing it.
     pub decoding: OnceLock<Result<Decoding, String>>,
 }
 
 impl Records {
-    /// Sleeps, or decodes where slow decoding is the fault.
+    /// Sleeps, or decodes if slow decoding is the fault.
     fn delay(&self, record: usize, time: Duration) -> Result<(), RecordError> {
         if self.fault.plant != FaultKind::SlowDecode {
             std::thread::sleep(time);

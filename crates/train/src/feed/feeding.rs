@@ -68,7 +68,7 @@ impl Default for Feeding {
 }
 
 impl Feeding {
-    /// Loader options. Where batches are made on request, loader threads must not work ahead either.
+    /// Loader options. If batches are made on request, loader threads must not work ahead either.
     pub fn loading(&self) -> Options {
         let workers = self.workers.max(1);
         let depth = self.depth.map_or(0, |depth| self.under_way.saturating_sub(depth.most).max(2 * workers));

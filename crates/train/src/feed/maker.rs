@@ -19,7 +19,7 @@ pub struct Made {
     pub worker: usize,
     /// Time to read its records, on the loader thread.
     pub reading: Duration,
-    /// Time to decode audio and compute features, where records are computed on demand, on the loader thread.
+    /// Time to decode audio and compute features, if records are computed on demand, on the loader thread.
     pub computing: Duration,
     /// Remaining time to assemble it, on the loader thread.
     pub collating: Duration,
@@ -46,7 +46,7 @@ pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut Made) -> Result<(usize, T
 pub type Finisher<T> = Box<dyn FnMut(&Uploader, &mut Slot, usize, &mut T) -> Result<(), TrainError> + Send>;
 
 /// Makes the batches of a plan in their order, from batch `first` on. `fill` converts each from its bytes and description,
-/// and records the time it was blocked. Batches are made ahead of time on threads, or on request where `options` have a
+/// and records the time it was blocked. Batches are made ahead of time on threads, or on request if `options` have a
 /// depth of 0.
 pub fn maker_of<T: 'static>(
     source: Arc<dyn RecordSource>,

@@ -48,9 +48,9 @@ pub struct Identity {
     pub rank: usize,
     /// Number of ranks, at least 2.
     pub world: usize,
-    /// Rank within its machine, which selects its GPU; `None` where not given.
+    /// Rank within its machine, which selects its GPU; `None` if not given.
     pub local_rank: Option<usize>,
-    /// Number of ranks on its machine; 1 where not given.
+    /// Number of ranks on its machine; 1 if not given.
     pub local_world: usize,
     /// Host that rank 0 listens on.
     pub host: String,

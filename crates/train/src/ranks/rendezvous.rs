@@ -129,7 +129,7 @@ fn prepared(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(None)
 }
 
-/// The socket that rank 0 listens on: the addresses of its name, or all addresses where its name resolves to an address of
+/// The socket that rank 0 listens on: the addresses of its name, or all addresses if its name resolves to an address of
 /// another machine, such as a load balancer.
 fn listen(identity: &Identity) -> Result<TcpListener, RankError> {
     let (host, port) = (identity.host.as_str(), identity.port);
@@ -203,7 +203,7 @@ pub(super) fn accept(
     Ok(all)
 }
 
-/// Stores a connection and returns whether the rank is complete now; an error where that rank is connected already.
+/// Stores a connection and returns whether the rank is complete now; an error if that rank is connected already.
 fn take(
     streams: &mut [Option<TcpStream>; 3],
     name: &mut Option<String>,

@@ -53,7 +53,7 @@ pub(crate) struct Again {
     pub magnitudes: Value,
 }
 
-/// Computes the last batch of a shape again and checks every result. Empty where a stage cannot compute a batch again. The
+/// Computes the last batch of a shape again and checks every result. Empty if a stage cannot compute a batch again. The
 /// weights may change, so call it only if the run ends or rolls back to a checkpoint.
 pub(crate) fn compute_again(
     stage: &mut dyn Stage,

@@ -26,7 +26,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts at `now`. `busy` is the device's busy time so far, `None` where the device does not report it; `summed` is the
+    /// Starts at `now`. `busy` is the device's busy time so far, `None` if the device does not report it; `summed` is the
     /// time that steps have waited for sums over processes, `None` in a run of one process.
     pub fn new(now: Instant, (busy, summed): (Option<Duration>, Option<Duration>)) -> Pace {
         let first = Mark { at: now, rows: 0, waited: Duration::ZERO, busy, summed };
@@ -53,7 +53,7 @@ impl Pace {
         self.marks.clear();
     }
 
-    /// The ends of the window; `None` where there is no time between them.
+    /// The ends of the window; `None` if there is no time between them.
     fn window(&self) -> Option<(&Mark, &Mark, f64)> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let seconds = (last.at - first.at).as_secs_f64();

@@ -161,7 +161,7 @@ pub struct CodesFile<'a> {
 }
 
 /// The codes of all records, empty for a record that cannot be read or has NaN or Inf: later stages leave it out. They are
-/// read from `kept` where it belongs to the same records and DVAE, else computed. Two processes may compute them at once:
+/// read from `kept` if it belongs to the same records and DVAE, else computed. Two processes may compute them at once:
 /// each writes a whole file, and both are equal.
 pub fn codes_of(
     source: &dyn RecordSource,
@@ -225,7 +225,7 @@ pub fn codes_of(
     Ok(codes)
 }
 
-/// A warning where the DVAE uses few codes of its codebook, or one code most of the time: the GPT then predicts codes well
+/// A warning if the DVAE uses few codes of its codebook, or one code most of the time: the GPT then predicts codes well
 /// that carry no speech. A corpus with fewer codes than the codebook has is compared with its own number of codes.
 fn collapsed(codes: &[Vec<i32>], codebook: usize) -> Option<String> {
     let mut counts: HashMap<i32, usize> = HashMap::new();
@@ -265,7 +265,7 @@ pub(crate) fn decode(bytes: &[u8], records: usize) -> Option<Vec<Vec<i32>>> {
     parsed(bytes, &[0; 32], records)
 }
 
-/// Reads the file; `None` where it does not match, and codes are computed again.
+/// Reads the file; `None` if it does not match, and codes are computed again.
 fn read(path: &Path, key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
     parsed(&std::fs::read(path).ok()?, key, records)
 }

@@ -89,7 +89,7 @@ pub struct DecoderStage {
     bad_validation: Quarantine,
 }
 
-/// The networks, with the table of speakers where the speaker encoder is trained to classify them.
+/// The networks, with the table of speakers if the speaker encoder is trained to classify them.
 struct Networks {
     decoder: Decoder,
     speaker: SpeakerEncoder,

@@ -49,7 +49,7 @@ const MEASURED: usize = 4000;
 struct DvaeBatch {
     rows: u64,
     records: Vec<u32>,
-    /// The input of its mels, where a device computes them.
+    /// The input of its mels, if a device computes them.
     given: Option<ConditioningInput>,
 }
 
@@ -71,11 +71,11 @@ pub struct DvaeStage {
     released: Vec<Released>,
     stats: Vec<f32>,
     source: Arc<dyn RecordSource>,
-    /// The same source, with the token of every frame where codes have to predict it.
+    /// The same source, with the token of every frame if codes have to predict it.
     learnt: Arc<dyn RecordSource>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
-    /// The feed of training batches where a device computes their mels; else the reason, where that was requested.
+    /// The feed of training batches if a device computes their mels; else the reason, if that was requested.
     mel_feed: Result<MelFeed, Option<String>>,
     feed: Option<Feed<DvaeBatch>>,
     notes: Notes,

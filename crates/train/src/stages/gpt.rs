@@ -86,7 +86,7 @@ pub struct GptStage {
 
 impl GptStage {
     /// Builds the stage on `source`. It trains on its slice of every batch of `train` and validates on `validation`, and
-    /// starts with the weights of `model` where it has them.
+    /// starts with the weights of `model` if it has them.
     pub fn new(
         slice: ReplicaSlice,
         settings: GptSettings,

@@ -77,7 +77,7 @@ pub struct Submitted {
 }
 
 /// Name of the number that says how much the loss of validation codes increases with the texts of other clips, in nats: near
-/// zero where the model ignores the text.
+/// zero if the model ignores the text.
 pub const TEXT_GAIN: &str = "text_gain";
 
 /// The result of a pass over the validation records.
@@ -119,7 +119,7 @@ pub trait StageCore {
         0
     }
 
-    /// Whether the model takes the moving average of a parameter, where averages are kept.
+    /// Whether the model takes the moving average of a parameter, if averages are kept.
     fn is_averaged(&self, _parameter: ParameterId) -> bool {
         true
     }
@@ -157,13 +157,13 @@ pub trait Stage {
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError>;
 
     /// Queues the step of the last batch of this shape again, on the inputs that are still on the device: the step alone,
-    /// without a feed. `None` where there was no such batch, or where the stage does not support it.
+    /// without a feed. `None` if there was no such batch, or if the stage does not support it.
     fn replay(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Option<Ticket>, TrainError> {
         Ok(None)
     }
 
-    /// Runs the step of the last batch of this shape again, operation by operation, each timed on the device. Empty where
-    /// there was no such batch, or where the stage does not support it.
+    /// Runs the step of the last batch of this shape again, operation by operation, each timed on the device. Empty if
+    /// there was no such batch, or if the stage does not support it.
     fn profile(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Vec<OpTime>, TrainError> {
         Ok(Vec::new())
     }
@@ -183,15 +183,15 @@ pub trait Stage {
         Ok(())
     }
 
-    /// Work between steps; called before step `step`, with nothing queued where [`StageCore::due`] returned `true`.
+    /// Work between steps; called before step `step`, with nothing queued if [`StageCore::due`] returned `true`.
     fn between(&mut self, _step: u64) -> Result<(), TrainError> {
         Ok(())
     }
 
-    /// Measures the validation records; `None` where there are none.
+    /// Measures the validation records; `None` if there are none.
     fn validate(&mut self) -> Result<Option<Validation>, TrainError>;
 
-    /// Checks that the replicas in other processes hold the same weights. A sentence that says so, or an error where they do
+    /// Checks that the replicas in other processes hold the same weights. A sentence that says so, or an error if they do
     /// not; `None` in a run of one process.
     fn verify(&mut self) -> Result<Option<String>, TrainError> {
         Ok(None)

@@ -1,4 +1,4 @@
-//! The host memory that a run on the CPU is planned to need: reported before the run begins, and refused where the machine
+//! The host memory that a run on the CPU is planned to need: reported before the run begins, and refused if the machine
 //! has less. A GPU reports an error when it is full; a machine that is full kills processes.
 
 use super::rules::Memory;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// The machine's memory in bytes; `None` where the system does not report it.
+/// The machine's memory in bytes; `None` if the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Maximum that this process can get.
@@ -45,7 +45,7 @@ pub struct StageBatches {
     pub stage: StageKind,
     /// Clips or windows per batch.
     pub rows: usize,
-    /// Number of replicas that every batch has to be split over evenly; 1 where a batch may leave some idle.
+    /// Number of replicas that every batch has to be split over evenly; 1 if a batch may leave some idle.
     pub replicas: usize,
 }
 
@@ -68,7 +68,7 @@ impl StageBatches {
     }
 }
 
-/// A line on the memory of every stage's steps; `None` where they run on GPUs or no stage is to run.
+/// A line on the memory of every stage's steps; `None` if they run on GPUs or no stage is to run.
 ///
 /// # Errors
 /// A stage would need more memory than the machine has.
@@ -143,7 +143,7 @@ fn gpt_need(memory: &dyn Memory, plan: &Plan, replicas: usize, rows: usize) -> R
     Ok(steps.saturating_add(waiting).saturating_mul(replicas as u64))
 }
 
-/// The bytes that the steps of a stage are planned to need; an error where the machine has less, with a batch size that fits.
+/// The bytes that the steps of a stage are planned to need; an error if the machine has less, with a batch size that fits.
 pub fn judge(
     batches: StageBatches,
     host: Host,

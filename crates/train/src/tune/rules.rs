@@ -24,7 +24,7 @@ pub trait Memory {
     fn waiting(&self, rows: usize) -> Result<u64, TrainError>;
 }
 
-/// Candidate rows of a batch per device, where any number is allowed: each is a multiple of many smaller ones.
+/// Candidate rows of a batch per device, if any number is allowed: each is a multiple of many smaller ones.
 const ROWS: [usize; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 /// Rows on a CPU, which is as fast on few rows as on many.
 const ROWS_ON_CPU: usize = 16;
@@ -42,7 +42,7 @@ pub fn first_rows(facts: &Facts) -> usize {
     facts.replicas * ROWS.iter().copied().find(|&rows| rows >= each).unwrap_or(each)
 }
 
-/// Bytes of a device that a plan may use; `None` where the memory is unknown. A share is left for other programs, for the
+/// Bytes of a device that a plan may use; `None` if the memory is unknown. A share is left for other programs, for the
 /// driver's memory of captured steps, and as a margin.
 pub fn budget(facts: &Facts, limit: Option<u64>) -> Option<u64> {
     let most = match facts.gpu {
@@ -134,7 +134,7 @@ struct Batch {
     reason: String,
 }
 
-/// The largest batch that is planned to fit; a divisor of the initial size, where gradient accumulation can make up for it.
+/// The largest batch that is planned to fit; a divisor of the initial size, if gradient accumulation can make up for it.
 fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -> Result<Batch, TrainError> {
     let first = first_rows(facts);
     let each = first / facts.replicas;

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const SEGMENT_CLIPS: usize = 32;
 /// Number of steps before the first segment.
 const WARM_STEPS: u64 = 2;
-/// A race on the CPU ends after this time, or after [`MIN_ROUNDS`] where segments are longer; an exhaustive one runs all its
+/// A race on the CPU ends after this time, or after [`MIN_ROUNDS`] if segments are longer; an exhaustive one runs all its
 /// rounds.
 const RACE_TIME: Duration = Duration::from_secs(60);
 const MIN_ROUNDS: u64 = 5;
@@ -105,7 +105,7 @@ pub struct ChosenSetting {
 }
 
 impl Sweeper<'_> {
-    /// Measures the candidates and chooses among them; every combination where `exhaustive` is set.
+    /// Measures the candidates and chooses among them; every combination if `exhaustive` is set.
     pub fn sweep(&mut self, exhaustive: bool) -> Result<SweepReport, RunError> {
         let left_alone: Vec<&'static str> =
             TUNABLE.into_iter().filter(|path| is_set_by_user(&self.plan, path)).collect();

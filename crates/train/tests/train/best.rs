@@ -87,7 +87,7 @@ fn the_last_weights_became_the_model_whatever_validation_said() {
         assert!(said.iter().any(|line| line.contains("keeps the weights of step 5 of 6")), "{said:?}");
         let end = &small::events(runs.path(), "stage_end")[0];
         assert_eq!((end["chosen_step"].as_u64(), end["score"].as_f64()), (Some(5), Some(1.0)));
-        // A model takes the measured weights, which are averages where the stage keeps them.
+        // A model takes the measured weights, which are averages if the stage keeps them.
         let raw = stage.inner.engine().read_arena(Arena::Average).unwrap();
         assert!(!raw.is_empty(), "{kind:?}: the recipe keeps no average, so that the test tries half");
     }

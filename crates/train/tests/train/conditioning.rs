@@ -1,5 +1,5 @@
-//! Conditioning that a device computes equals the conditioning that batches would carry: to the bit where mels are resident,
-//! up to rounding where they are computed from waveforms.
+//! Conditioning that a device computes equals the conditioning that batches would carry: to the bit if mels are resident,
+//! up to rounding if they are computed from waveforms.
 
 use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
 use crate::small;
@@ -297,7 +297,7 @@ fn conditioning_on_the_device_is_in_the_forecast() {
         assert_eq!(planned(conditioning, u64::MAX) - fed, beside);
         assert!(fed >= stage.engine().memory().total() as u64);
     }
-    // Where it would exceed its share, batches carry it.
+    // If it would exceed its share, batches carry it.
     assert_eq!(planned(resident.clone(), 16 * table), fed);
     assert!(planned(resident, 17 * table) > fed);
     let (stage, _) = trained(source, Conditioning::Fed, Masks::Corrected);

@@ -50,7 +50,7 @@ pub struct Clips {
     pub damaged: Option<(usize, &'static AtomicBool)>,
     /// Number of reads until the disk fails.
     pub reads_left: Option<&'static AtomicI64>,
-    /// Number of validation clips, the last ones; one where it is 0.
+    /// Number of validation clips, the last ones; one if it is 0.
     pub validation: usize,
     /// Number of clips, the first ones, that are four times as long as the others.
     pub long: usize,
@@ -319,7 +319,7 @@ impl Progress for Said {
     }
 }
 
-/// Runs a stage in the folder `run` of `runs`, from its last checkpoint where there is one, and asks it to stop after step
+/// Runs a stage in the folder `run` of `runs`, from its last checkpoint if there is one, and asks it to stop after step
 /// `until`; returns the messages too.
 pub fn run_until(
     runs: &Path,
@@ -398,7 +398,7 @@ pub fn events(runs: &Path, kind: &str) -> Vec<Value> {
     whole.filter(|event| event["kind"] == kind).collect()
 }
 
-/// The CPU, and the first GPU where there is one; otherwise prints which test skips it and why.
+/// The CPU, and the first GPU if there is one; otherwise prints which test skips it and why.
 pub fn machines(test: &str) -> Vec<ComputeDevice> {
     let mut all = vec![ComputeDevice::CPU];
     match ComputeDevice::choose(Some(Device::Cuda(0))) {

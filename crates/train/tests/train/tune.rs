@@ -304,7 +304,7 @@ fn a_race_has_as_many_at_once_as_memory_holds() {
     let heats = |at_most| race::heats(&[1, 2, 4, 8, 16], |&way| way as u64, at_most);
     assert_eq!(heats(31), [vec![1, 2, 4, 8, 16]]);
     assert_eq!(heats(17), [vec![1, 2, 4, 8], vec![1, 16]]);
-    // Two at a time where not even they fit: alone there would be nothing to compare with.
+    // Two at a time if not even they fit: alone there would be nothing to compare with.
     assert_eq!(heats(0), [[1, 2], [1, 4], [1, 8], [1, 16]]);
     assert_eq!(race::heats(&[] as &[u64], |&way| way, 10), Vec::<Vec<u64>>::new());
     assert_eq!(race::heats(&[7], |_| 100, 10), [[7]]);

@@ -36,7 +36,7 @@ pub(super) enum What {
     Measured,
 }
 
-/// The networks, and the table of speakers where the speaker encoder is trained.
+/// The networks, and the table of speakers if the speaker encoder is trained.
 pub(super) struct Parts<'a> {
     pub decoder: &'a Decoder,
     pub speakers: &'a SpeakerEncoder,

@@ -27,8 +27,8 @@ pub struct DvaeSettings {
     pub seed: u64,
     /// Limit of device memory, in bytes.
     pub memory_limit: Option<u64>,
-    /// The tokens that codes have to predict; `None` where they do not.
+    /// The tokens that codes have to predict; `None` if they do not.
     pub token_targets: Option<TokenTargets>,
-    /// The device that computes the mels of batches; `None` where batches carry them.
+    /// The device that computes the mels of batches; `None` if batches carry them.
     pub mels: Option<MelDevice>,
 }

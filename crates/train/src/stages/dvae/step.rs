@@ -14,7 +14,7 @@ pub(super) struct Ready {
     pub program: Program,
     pub mel: Node,
     pub encoded: Node,
-    /// The token of every code, where codes have to predict it.
+    /// The token of every code, if codes have to predict it.
     pub tokens: Option<Node>,
     /// Layout of the mels in a batch.
     pub image: InputLayout,
@@ -29,7 +29,7 @@ pub(super) struct Built {
     pub image: InputLayout,
 }
 
-/// Builds the training step of a slice, or the measuring program where `train` is `None`.
+/// Builds the training step of a slice, or the measuring program if `train` is `None`.
 pub(super) fn ready(
     engine: &mut Engine,
     dvae: &Dvae,

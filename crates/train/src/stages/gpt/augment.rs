@@ -88,7 +88,7 @@ impl Augmented {
 }
 
 impl Augmenter {
-    /// An augmenter for a stage of `batches` batches and this slice of them; `None` where nothing is augmented.
+    /// An augmenter for a stage of `batches` batches and this slice of them; `None` if nothing is augmented.
     pub fn new(
         settings: &GptSettings,
         source: &Arc<WithCodes>,

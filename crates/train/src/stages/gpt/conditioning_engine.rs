@@ -64,7 +64,7 @@ struct Ready {
     made: Value,
 }
 
-/// One is filled while another is copied and a third is used. The filling thread blocks only where the device is further
+/// One is filled while another is copied and a third is used. The filling thread blocks only if the device is further
 /// behind than that, and more slots would not make it faster.
 const SLOTS: usize = 3;
 

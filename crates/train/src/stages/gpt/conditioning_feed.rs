@@ -1,4 +1,4 @@
-//! The source of the conditioning of batches: as the settings request, where that is possible.
+//! The source of the conditioning of batches: as the settings request, if that is possible.
 
 use super::conditioning_engine::{ConditioningEngine, Shared, forecast, of_sound, table};
 use super::fill::GptBatch;
@@ -77,7 +77,7 @@ pub(super) fn parts(frames: u32, heard: ConditioningKind) -> Vec<Part> {
 
 /// How conditioning gets to batches.
 pub(super) struct ConditioningFeed {
-    /// The engine that computes it; `None` where batches carry it.
+    /// The engine that computes it; `None` if batches carry it.
     pub maker: Option<Shared>,
     /// The records that batches are made from: the source, or the same with something else instead of conditioning mels.
     pub fed: Arc<dyn RecordSource>,
@@ -88,7 +88,7 @@ pub(super) struct ConditioningFeed {
 }
 
 impl ConditioningFeed {
-    /// Sets up the feed as the settings request. Where that is not possible, batches carry their mels.
+    /// Sets up the feed as the settings request. If that is not possible, batches carry their mels.
     pub fn of(
         settings: &GptSettings,
         engine: &Engine,
@@ -145,7 +145,7 @@ impl ConditioningFeed {
         }
     }
 
-    /// Bytes on the device that computes conditioning; 0 where batches carry it.
+    /// Bytes on the device that computes conditioning; 0 if batches carry it.
     pub fn held(&self) -> usize {
         self.maker.as_ref().map_or(0, |own| own.lock().unwrap_or_else(PoisonError::into_inner).held())
     }
@@ -156,7 +156,7 @@ impl ConditioningFeed {
     }
 }
 
-/// Number of mels that would be resident on a device with this memory, including the silent one; `None` where they should
+/// Number of mels that would be resident on a device with this memory, including the silent one; `None` if they should
 /// not be, or are too many.
 fn resident_mels(
     settings: &GptSettings,

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// | part | shape | dtype | content |
 /// |---|---|---|---|
 /// | `places` | `[rows, frames]` | i32 | index of every frame's mel: in the table, or among those computed from the waveform |
-/// | `sound` | `[rows + 1, frames + 3, 256]` | f32 | samples, the last row silent; absent where mels are in a table |
+/// | `sound` | `[rows + 1, frames + 3, 256]` | f32 | samples, the last row silent; absent if mels are in a table |
 pub(in crate::stages) struct ConditioningInput {
     /// The memory of both parts: page-locked for a GPU.
     pub slot: Slot,

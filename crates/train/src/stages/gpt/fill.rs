@@ -30,9 +30,9 @@ pub(in crate::stages) struct GptBatch {
     pub records: Vec<u32>,
     /// Number of valid targets of text, codes and alignment head.
     pub targets: [f32; 3],
-    /// The input of its conditioning, where a device computes it.
+    /// The input of its conditioning, if a device computes it.
     pub(super) given: Option<ConditioningInput>,
-    /// Whether rows have each other's texts; false where that was not requested or is not possible.
+    /// Whether rows have each other's texts; false if that was not requested or is not possible.
     pub(super) is_shuffled: bool,
 }
 
@@ -54,9 +54,9 @@ pub(in crate::stages) struct Filler {
     pub precision: Precision,
     /// What the records have instead of conditioning mels.
     pub(super) kind: ConditioningKind,
-    /// The engine that computes conditioning; `None` where batches carry it.
+    /// The engine that computes conditioning; `None` if batches carry it.
     pub(super) engine: Option<Shared>,
-    /// Whether rows get the texts of other rows, where a batch has several.
+    /// Whether rows get the texts of other rows, if a batch has several.
     pub(super) shuffle_texts: bool,
     /// Whether there are targets of the alignment head.
     pub(super) aligned: bool,

@@ -28,7 +28,7 @@ struct Pass {
 }
 
 impl GptStage {
-    /// Measures the validation batches; `None` where there are none.
+    /// Measures the validation batches; `None` if there are none.
     pub(super) fn measure_validation(&mut self) -> Result<Option<Validation>, TrainError> {
         let Some(batches) = self.held_out.clone() else { return Ok(None) };
         let right = self.measured(&batches, false)?;
