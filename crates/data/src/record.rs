@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::problem::Problem;
 
-pub use joined::{JoinError, JoinInput, Joined, SharedSpeakers, joined_id};
+pub use joined::{JoinError, JoinInput, JoinedSource, SharedSpeakers, joined_id};
 pub use overlay::Overlay;
 
 /// Element type of a column.

@@ -94,7 +94,7 @@ impl RecordMode {
             RecordMode::Cached | RecordMode::CachedIfWritable { .. } => {
                 let (home, extractor) = (&setup.cache, &setup.extractor);
                 // Of several processes started together one writes the cache, and the others wait for it.
-                let waiting = PrepareOptions { wait: true, lost: corpus.lost(), ..options };
+                let waiting = PrepareOptions { wait: true, rejected: corpus.rejected(), ..options };
                 let opened = cache::open(home, &corpus.utterances, extractor, &waiting, progress);
                 if let (RecordMode::CachedIfWritable { memory_bytes }, Err(error)) = (self, &opened)
                     && is_unwritable(error)
@@ -116,7 +116,7 @@ impl RecordMode {
                     memory_bytes,
                     workers: options.workers,
                     failure_budget: options.failure_budget,
-                    lost: corpus.lost(),
+                    rejected: corpus.rejected(),
                     stop: options.stop,
                 };
                 let extractor = Arc::new(setup.extractor);

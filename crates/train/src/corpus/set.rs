@@ -9,7 +9,7 @@ use super::records::is_unwritable;
 use super::{CorpusError, FeatureSetup, RecordMode, prepare_options, read, report_problems};
 use myxtts_data::cache::CacheError;
 use myxtts_data::dataset::Corpus;
-use myxtts_data::record::{JoinInput, Joined, RecordSource, SharedSpeakers, joined_id};
+use myxtts_data::record::{JoinInput, JoinedSource, RecordSource, SharedSpeakers, joined_id};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_data::utterance::Utterance;
 use myxtts_run::lock::{FolderLock, LockError};
@@ -237,7 +237,7 @@ impl CorpusSet {
             };
             JoinInput { source, label, shared }
         });
-        let joined = Joined::new(joining.collect())?;
+        let joined = JoinedSource::new(joining.collect())?;
         for (name, own) in joined.renamed() {
             progress.say(&format!(
                 "note: two corpora have a speaker {name}: they count as two people, the second as {own}; if they are one \
