@@ -15,7 +15,7 @@ use myxtts_train::ComputeDevice;
 use myxtts_train::bench::chart::{Bar, chart};
 use myxtts_train::bench::{BenchSettings, Figures, measure};
 use myxtts_train::corpus::{Assembly, CorpusSet, RecordMode};
-use myxtts_train::feed::{Depth, Feeding};
+use myxtts_train::feed::{Depth, FeedSettings};
 use myxtts_train::session::AHEAD;
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::stages::gpt::Conditioning;
@@ -67,7 +67,7 @@ struct Variant {
     description: &'static str,
     /// Where its records come from.
     records: RecordMode,
-    feeding: Feeding,
+    feeding: FeedSettings,
     conditioning: ConditioningSource,
     mode: Mode,
     /// Number of steps that may be queued before the first is waited for.
@@ -118,12 +118,12 @@ struct Report {
 /// All variants, from loading everything on demand to the pipeline that training uses. `records` is where training reads its records
 /// from.
 fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
-    let feeding = |slots| Feeding {
+    let feeding = |slots| FeedSettings {
         workers,
         upload: Upload::Ahead,
         depth: Some(Depth::of(slots)),
         under_way: 0,
-        ..Feeding::default()
+        ..FeedSettings::default()
     };
     let buffered = |slots| Variant {
         name: format!("buffered {slots}"),
@@ -140,21 +140,21 @@ fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
             name: "per sample".into(),
             description: "every clip decoded and computed when its step is due, on one thread, without overlap",
             records: on_demand,
-            feeding: Feeding { workers: 1, upload: Upload::WithStep, depth: None, ..feeding(12) },
+            feeding: FeedSettings { workers: 1, upload: Upload::WithStep, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
         Variant {
             name: "blocking".into(),
             description: "each batch made when its step is due, without overlap",
-            feeding: Feeding { upload: Upload::WithStep, depth: None, ..feeding(12) },
+            feeding: FeedSettings { upload: Upload::WithStep, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
         Variant {
             name: "prefetch".into(),
             description: "batches made ahead, copied when their step is due, one step at a time",
-            feeding: Feeding { upload: Upload::WithStep, ..feeding(12) },
+            feeding: FeedSettings { upload: Upload::WithStep, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
@@ -183,7 +183,7 @@ fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
             name: "data GPU".into(),
             description: "clips decoded for every batch, conditioning or mels computed from them on a separate GPU, 50 batches buffered",
             conditioning: ConditioningSource::DataGpu,
-            feeding: Feeding { depth: Some(Depth { least: 50, ..Depth::of(50) }), ..feeding(50) },
+            feeding: FeedSettings { depth: Some(Depth { min: 50, ..Depth::of(50) }), ..feeding(50) },
             ..buffered(50)
         },
     ]
@@ -250,7 +250,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         let mut context = StageContext::of(&plan, corpus, machine, &home, &progress);
         (context.feeding, context.mode) = (variant.feeding, variant.mode);
         match variant.conditioning {
-            ConditioningSource::Batch => context.conditioning = Conditioning::Fed,
+            ConditioningSource::Batch => context.conditioning = Conditioning::Batch,
             ConditioningSource::Device => context.conditioning = Conditioning::Resident { at_most: 1.0 },
             ConditioningSource::DataGpu => {}
         }

@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(fault) = fault {
         (context.feeding, context.lengths) = (fault.feeding(context.feeding), fault.lengths(context.lengths));
         // Resident data is never read again, so that a fault in reading would have no effect.
-        context.conditioning = Conditioning::Fed;
+        context.conditioning = Conditioning::Batch;
     }
     let mut model = context.untrained(args.stage)?;
     let recipe = plan.recipe(args.stage, false);

@@ -35,7 +35,7 @@ const PRIOR_FRAMES: f64 = 20.0;
 /// Lower bound of a variance, as a share of the overall variance.
 const VARIANCE_FLOOR: f64 = 0.05;
 /// Maximum states per token: pieces of more than four letters are rare and spoken quickly.
-const MOST_STATES: usize = 4;
+const MAX_STATES: usize = 4;
 
 /// The token index at each code, for some of the records.
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ fn sound(tokenizer: &Tokenizer, id: i32) -> Sound {
     match piece.chars().filter(|c| c.is_alphanumeric()).count() {
         0 => Sound::Pause { space: false },
         _ if special => Sound::Pause { space: false },
-        letters => Sound::Letters(letters.min(MOST_STATES)),
+        letters => Sound::Letters(letters.min(MAX_STATES)),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::error::TrainError;
 use crate::ranks::RankError;
 use crate::ranks::discovery::Identity;
 use crate::run_error::RunError;
-use crate::strategy::{self, Decision, Feed, Found, Strategy, StrategyRequest};
+use crate::strategy::{self, AvailableGpus, Decision, Feed, Strategy, StrategyRequest};
 use crate::training_data::DataGpu;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
@@ -61,8 +61,8 @@ impl RunDevices {
         strict: bool,
     ) -> Result<RunDevices, TrainError> {
         let found = match simulate_gpus {
-            Some(count) => Found::simulated(count),
-            None => Found::of(&myxtts_tensor::device::devices()),
+            Some(count) => AvailableGpus::simulated(count),
+            None => AvailableGpus::of(&myxtts_tensor::device::devices()),
         };
         let request = StrategyRequest::of(plan, device);
         let fallback = if strict { None } else { strategy::fall_back(&found, &request) };
@@ -87,7 +87,7 @@ impl RunDevices {
         device: Option<Device>,
         identity: &Identity,
     ) -> Result<RunDevices, TrainError> {
-        let found = Found::of(&myxtts_tensor::device::devices());
+        let found = AvailableGpus::of(&myxtts_tensor::device::devices());
         let request = StrategyRequest::of(plan, device);
         let visible: Vec<u32> = match &request.visible {
             Some(visible) => visible.clone(),

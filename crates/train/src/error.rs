@@ -199,7 +199,7 @@ pub enum TrainError {
 
 impl TrainError {
     /// Whether batches could not be made. The weights trained so far are still good.
-    pub(crate) fn is_of_batches(&self) -> bool {
+    pub(crate) fn is_batch_error(&self) -> bool {
         matches!(self, TrainError::Loader(_) | TrainError::Record(_) | TrainError::Feed(_))
     }
 

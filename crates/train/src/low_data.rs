@@ -74,7 +74,7 @@ const NEW_VOICE_HOURS: f64 = 0.5;
 const NEW_VOICE_DECODER_STEPS: u64 = 700;
 /// Passes of the GPT over every clip, and the minimum number of steps.
 const GPT_EPOCHS: f64 = 110.0;
-const LEAST_GPT_STEPS: u64 = 1_500;
+const MIN_GPT_STEPS: u64 = 1_500;
 
 /// Fills in settings left unset; those the user set stay. With enough speech they are all off. `from_nothing`: training does
 /// not start from a model.
@@ -175,7 +175,7 @@ fn choose_for_new_models(plan: &mut Plan, facts: &Facts, choosing: &mut Choosing
     let why = "more steps would overfit";
     for (stage, key, steps, why) in [
         (StageKind::Dvae, "training.dvae_steps", DVAE_STEPS, "validation clips hardly improve after that"),
-        (StageKind::Gpt, "training.gpt_steps", of_gpt.max(LEAST_GPT_STEPS), why),
+        (StageKind::Gpt, "training.gpt_steps", of_gpt.max(MIN_GPT_STEPS), why),
         (StageKind::Decoder, "training.decoder_steps", DECODER_STEPS, "minutes on a GPU instead of an hour"),
     ] {
         let usual = plan.recipe(stage, false).steps;

@@ -327,7 +327,7 @@ impl Stage for Mirrored {
     }
 
     /// When one replica gets no batch, others may be in the middle of the step or past it.
-    fn outlives_failures(&self) -> bool {
+    fn survives_missing_batch(&self) -> bool {
         false
     }
 

@@ -96,17 +96,17 @@ impl Model {
     }
 
     /// Sets the parts that serve as a starting point and are trained again.
-    pub fn set_begun(&mut self, parts: Vec<&'static str>) {
+    pub fn set_retrained(&mut self, parts: Vec<&'static str>) {
         self.begun = parts;
     }
 
     /// Whether a part serves as a starting point only.
-    pub fn is_begun(&self, part: &str) -> bool {
+    pub fn is_retrained(&self, part: &str) -> bool {
         self.begun.contains(&part)
     }
 
     /// Marks a part as trained again.
-    pub fn finish_begun(&mut self, part: &str) {
+    pub fn finish_retrained(&mut self, part: &str) {
         self.begun.retain(|begun| *begun != part);
     }
 

@@ -65,7 +65,7 @@ pub fn train(
             return Err(TrainError::NoDvae { from: from.clone() });
         }
         // Parts that are fine-tuned are trained again, starting from their weights.
-        model.set_begun(retrained_parts(plan, request.only));
+        model.set_retrained(retrained_parts(plan, request.only));
     }
     if let Some((before, after)) = model.adopt_vocabulary(&corpus.tokenizer, plan.training.seed)? {
         session.progress.say(&format!("the GPT's text tables grow from {before} rows to {after}"));
@@ -84,7 +84,7 @@ pub fn train(
     }
     let due = |model: &Model, kind: StageKind, recipe: &Recipe| {
         let wanted = request.only.is_none_or(|only| only == kind);
-        wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_begun(part_of(kind)))
+        wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_retrained(part_of(kind)))
     };
     if due(&model, StageKind::Gpt, &plan.recipe(StageKind::Gpt, fine_tune)) {
         // Check now, not after an hour of the stage before it.
@@ -115,7 +115,7 @@ pub fn train(
         let recipe = plan.recipe(kind, fine_tune);
         if due(&model, kind, &recipe) {
             run_stage(session, (kind, fine_tune), &recipe, before, &context, &mut model)?;
-            model.finish_begun(part_of(kind));
+            model.finish_retrained(part_of(kind));
             model.write(&*disk, &path)?;
             // The next stage may need a long time before its first step, to compute codes or states of every clip.
             let last = request.only.is_some() || Some(&kind) == ORDER.last();

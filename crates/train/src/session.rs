@@ -282,7 +282,7 @@ impl<'a> Session<'a> {
                 seed: seed.at(step),
             };
             let queued = match stage.submit(step, &control) {
-                Err(error) if error.is_of_batches() && stage.outlives_failures() && step > *saved => {
+                Err(error) if error.is_batch_error() && stage.survives_missing_batch() && step > *saved => {
                     let drained = self.drain(stage, in_flight, 0, guards, pace, before);
                     self.save_and_say(drained, stage, step, before, guards);
                     return Err(error);

@@ -4,7 +4,7 @@ use crate::align::Alignments;
 use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::feed::Feeding;
+use crate::feed::FeedSettings;
 use crate::job_control::JobControl;
 use crate::mirrored::{Build, Mirrored};
 use crate::model::Model;
@@ -55,7 +55,7 @@ pub struct StageContext<'a> {
     /// The file of the audio codes; it may not exist yet.
     pub codes: PathBuf,
     /// How batches get to the device.
-    pub feeding: Feeding,
+    pub feeding: FeedSettings,
     /// Where the conditioning of the GPT's batches comes from.
     pub conditioning: Conditioning,
     /// Lengths that the GPT's batches are padded to.

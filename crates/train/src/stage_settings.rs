@@ -1,7 +1,7 @@
 //! The settings of each stage, from the plan of a run.
 
 use crate::compute_device::ComputeDevice;
-use crate::feed::{Depth, Feeding};
+use crate::feed::{Depth, FeedSettings};
 use crate::sizes::Sizes;
 use crate::stages::ClipOrder;
 use crate::stages::decoder::{DecoderSettings, MEL_WEIGHT};
@@ -92,7 +92,7 @@ pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         accumulate: plan.training.gradient_accumulation_steps as u64,
         mode: Mode::default(),
         feeding: feeding(plan),
-        conditioning: Conditioning::Fed,
+        conditioning: Conditioning::Batch,
         start_delay: None,
         lengths: lengths(plan),
         seed: plan.training.seed,
@@ -114,14 +114,14 @@ pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: ComputeDevice)
         None if plan.data.keep_on_device && cached && machine.device != Device::Cpu => {
             Conditioning::Resident { at_most: RESIDENT_SHARE }
         }
-        None => Conditioning::Fed,
+        None => Conditioning::Batch,
     }
 }
 
 /// Feed settings of a plan. Each switch can be turned off to measure its effect; none changes the results.
-pub(crate) fn feeding(plan: &Plan) -> Feeding {
+pub(crate) fn feeding(plan: &Plan) -> FeedSettings {
     let data = &plan.data;
-    Feeding {
+    FeedSettings {
         workers: data.num_workers,
         upload: match (data.prefetch_to_gpu, data.enhanced_gpu_prefetch) {
             (true, true) => Upload::Ahead,

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 /// The available devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct AvailableGpus {
     /// Index and name of each usable GPU, by the driver's numbering.
     pub gpus: Vec<(u32, String)>,
     /// Why there are none, or why some cannot be used.
@@ -32,13 +32,17 @@ pub struct Found {
     pub simulated: bool,
 }
 
-impl Found {
+impl AvailableGpus {
     /// The GPUs of this machine that training can use.
-    pub fn of(inventory: &Inventory) -> Found {
+    pub fn of(inventory: &Inventory) -> AvailableGpus {
         let hidden_by = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         if inventory.default.device == Device::Cpu {
             // Also covers GPUs with a missing library: the reason names it.
-            return Found { why: Some(inventory.default.reason.clone()), hidden_by, ..Found::default() };
+            return AvailableGpus {
+                why: Some(inventory.default.reason.clone()),
+                hidden_by,
+                ..AvailableGpus::default()
+            };
         }
         let (new, old): (Vec<_>, Vec<_>) =
             inventory.gpus.iter().partition(|gpu| gpu.capability >= OLDEST_CAPABILITY);
@@ -47,13 +51,13 @@ impl Found {
         let why = (!too_old.is_empty()).then(|| {
             format!("too old (compute capability below {OLDEST_CAPABILITY}): {}", too_old.join(", "))
         });
-        Found { gpus: new.iter().map(named).collect(), why, hidden_by, simulated: false }
+        AvailableGpus { gpus: new.iter().map(named).collect(), why, hidden_by, simulated: false }
     }
 
     /// A machine with `count` GPUs, each simulated by the CPU.
-    pub fn simulated(count: u32) -> Found {
+    pub fn simulated(count: u32) -> AvailableGpus {
         let gpus = (0..count).map(|number| (number, "simulated".to_owned())).collect();
-        Found { gpus, simulated: true, ..Found::default() }
+        AvailableGpus { gpus, simulated: true, ..AvailableGpus::default() }
     }
 
     fn has(&self, gpu: u32) -> bool {
@@ -130,7 +134,7 @@ pub enum Strategy {
 
 impl Strategy {
     /// The devices of the replicas.
-    pub fn devices(&self, found: &Found) -> Vec<Device> {
+    pub fn devices(&self, found: &AvailableGpus) -> Vec<Device> {
         let device = |gpu: &u32| if found.simulated { Device::Cpu } else { Device::Cuda(*gpu as usize) };
         match self {
             Strategy::Cpu => vec![Device::Cpu],
@@ -255,7 +259,7 @@ const DATA: &str = "data.data_gpu";
 /// The request without the GPUs of `data.data_gpu` and `data.model_gpu` that do not exist, and a sentence that says so;
 /// `None` if nothing has to be left out. Applies only if both settings are given and a GPU exists: with only one setting
 /// given, a missing GPU is an error.
-pub fn fall_back(found: &Found, request: &StrategyRequest) -> Option<(StrategyRequest, String)> {
+pub fn fall_back(found: &AvailableGpus, request: &StrategyRequest) -> Option<(StrategyRequest, String)> {
     let (Some(data), Some(model)) = (request.data, request.model.as_deref()) else { return None };
     let missing: Vec<u32> = [&[data], model].concat().into_iter().filter(|gpu| !found.has(*gpu)).collect();
     if missing.is_empty() || found.gpus.is_empty() || request.device.is_some() {
@@ -283,7 +287,10 @@ pub fn fall_back(found: &Found, request: &StrategyRequest) -> Option<(StrategyRe
 }
 
 /// Chooses the devices of a run.
-pub fn strategy(found: &Found, request: &StrategyRequest) -> Result<Decision<Strategy>, StrategyError> {
+pub fn strategy(
+    found: &AvailableGpus,
+    request: &StrategyRequest,
+) -> Result<Decision<Strategy>, StrategyError> {
     if request.device == Some(Device::Cpu) {
         // Visible GPUs do not matter then, nor whether any exist.
         return named(found, request, Device::Cpu);
@@ -335,7 +342,7 @@ pub fn strategy(found: &Found, request: &StrategyRequest) -> Result<Decision<Str
 
 /// Applies `--device`, which overrides everything else; a conflicting setting is an error.
 fn named(
-    found: &Found,
+    found: &AvailableGpus,
     request: &StrategyRequest,
     device: Device,
 ) -> Result<Decision<Strategy>, StrategyError> {
@@ -368,7 +375,7 @@ fn named(
 }
 
 /// Chooses how batches get to the model: by a GPU of their own only if both settings are given.
-pub fn feed(found: &Found, request: &StrategyRequest) -> Result<Decision<Feed>, StrategyError> {
+pub fn feed(found: &AvailableGpus, request: &StrategyRequest) -> Result<Decision<Feed>, StrategyError> {
     if let Some(gpu) = request.data {
         known(found, DATA, &[gpu])?;
     }
@@ -412,7 +419,11 @@ pub fn feed(found: &Found, request: &StrategyRequest) -> Result<Decision<Feed>, 
 }
 
 /// Checks that every GPU of a list exists and occurs once.
-fn known<'a>(found: &Found, setting: &'static str, gpus: &'a [u32]) -> Result<&'a [u32], StrategyError> {
+fn known<'a>(
+    found: &AvailableGpus,
+    setting: &'static str,
+    gpus: &'a [u32],
+) -> Result<&'a [u32], StrategyError> {
     let there = || found.describe();
     if gpus.is_empty() {
         return Err(StrategyError::Empty { setting, there: there() });

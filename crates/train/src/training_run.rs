@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Time limit of a speech recogniser for one spoken sample: training waits for it.
-const LISTENING: Duration = Duration::from_secs(120);
+const RECOGNITION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A run with its folder, ready to train.
 pub struct TrainingRun {
@@ -264,7 +264,7 @@ fn grows_vocabulary(run: &Path, corpus: &Corpus) -> Result<bool, RunError> {
 
 /// The speech recogniser that checks spoken samples; `None` if the settings name none.
 fn recogniser(plan: &Plan) -> Result<Option<Listener>, RunError> {
-    Ok(Listener::of(&plan.training)?.map(|listener| listener.with_patience(LISTENING)))
+    Ok(Listener::of(&plan.training)?.map(|listener| listener.with_timeout(RECOGNITION_TIMEOUT)))
 }
 
 /// Refuses a run of 0 steps: there would be no model.

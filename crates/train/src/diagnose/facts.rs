@@ -2,7 +2,7 @@
 
 use super::diagnosis::Compared;
 use super::period::{Period, period};
-use super::rules::{SLOW_WORKER, WORTH};
+use super::rules::{MIN_LOSS_SHARE, SLOW_WORKER_RATIO};
 use super::trace::{Batch, Trace};
 use crate::statistics::{mean, median, variation};
 use std::collections::BTreeMap;
@@ -172,7 +172,7 @@ impl<'a> Facts<'a> {
         let mut loads = workers[&worker].clone();
         loads.sort_by(f64::total_cmp);
         let least = loads[loads.len() / 8];
-        (least > SLOW_WORKER * usual && slowest > 1.5 * second).then_some((worker, slowest / usual))
+        (least > SLOW_WORKER_RATIO * usual && slowest > 1.5 * second).then_some((worker, slowest / usual))
     }
 
     /// A periodic stall that costs a noticeable share of the time.
@@ -190,6 +190,6 @@ impl<'a> Facts<'a> {
             .zip(&self.trace.batches)
             .map(|(x, batch)| (x - least).max(0.0) * usual(batch))
             .sum();
-        (extra > WORTH * self.total).then(|| period(&series)).flatten()
+        (extra > MIN_LOSS_SHARE * self.total).then(|| period(&series)).flatten()
     }
 }

@@ -23,7 +23,7 @@ pub struct Period {
 }
 
 /// Minimum autocorrelation: a spike that occurs in all of five periods but one still has half.
-const ALIKE: f64 = 0.5;
+const MIN_CORRELATION: f64 = 0.5;
 /// Minimum share of the excess at one phase: random spikes occur at any phase, periodic ones nearly all at the same.
 const IN_PHASE: f64 = 0.8;
 
@@ -48,7 +48,7 @@ pub fn period(series: &[f64]) -> Option<Period> {
     let regular =
         rises.len() >= 3.max(series.len() * 3 / (5 * every)) && 4 * in_time >= 3 * (rises.len() - 1);
     let in_phase = in_phase(series, every) >= IN_PHASE;
-    (strength >= ALIKE && !drifts && regular && in_phase).then_some(Period { every, strength })
+    (strength >= MIN_CORRELATION && !drifts && regular && in_phase).then_some(Period { every, strength })
 }
 
 /// Share of everything above the median that occurs at one phase of the period.

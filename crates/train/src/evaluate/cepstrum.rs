@@ -12,7 +12,7 @@
 //! Mels of XTTS are of power. Values are comparable with each other and, roughly, with other work, whose cepstra come from
 //! other filters.
 
-use super::dtw::{Alignment, Frames, Warp, align};
+use super::dtw::{Alignment, DtwOptions, Frames, align};
 
 /// The last coefficient that is used.
 const LAST: usize = 13;
@@ -34,8 +34,11 @@ pub fn distortion(a: Frames<'_>, b: Frames<'_>) -> f32 {
     let (a, b) = (cepstra(a), cepstra(b));
     let of = |values| Frames { values, channels: LAST };
     // Channel means are kept: they are part of how a voice sounds.
-    let path =
-        align(of(&a), of(&b), &Warp { channel_mean: false, frame_mean: false, floor: None, band: None });
+    let path = align(
+        of(&a),
+        of(&b),
+        &DtwOptions { channel_mean: false, frame_mean: false, floor: None, band: None },
+    );
     mean_along(&a, &b, &path)
 }
 
@@ -90,7 +93,7 @@ mod tests {
         fn saying_frames_twice_is_no_distortion(mel in prop::collection::vec(-11f32..2.0, 5 * MELS)) {
             let slow: Vec<f32> = mel.chunks(MELS).flat_map(|frame| [frame, frame].concat()).collect();
             prop_assert!(distortion(of(&mel), of(&slow)) < 1e-4);
-            let path = align(of(&mel), of(&slow), &Warp::default());
+            let path = align(of(&mel), of(&slow), &DtwOptions::default());
             prop_assert!(distortion_along(of(&mel), of(&slow), &path) < 1e-4);
         }
     }

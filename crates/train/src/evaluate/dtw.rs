@@ -76,7 +76,7 @@ impl<'a> Frames<'a> {
 ///
 /// The default removes constant effects of voice, microphone and loudness, and keeps what changes over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Warp {
+pub struct DtwOptions {
     /// Subtracts from every channel its mean over time: the colour of voice and room.
     pub channel_mean: bool,
     /// Subtracts from every frame its mean over channels: loudness. Silence then counts as much as speech.
@@ -100,9 +100,9 @@ pub struct Warp {
     pub band: Option<f32>,
 }
 
-impl Default for Warp {
-    fn default() -> Warp {
-        Warp { channel_mean: true, frame_mean: false, floor: Some(60.0), band: None }
+impl Default for DtwOptions {
+    fn default() -> DtwOptions {
+        DtwOptions { channel_mean: true, frame_mean: false, floor: Some(60.0), band: None }
     }
 }
 
@@ -117,12 +117,12 @@ pub struct Alignment {
 
 /// Mean Euclidean distance of frames along the best path; infinite if either sequence is empty. Needs memory for two rows
 /// of sums, not for the whole table.
-pub fn distance(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> f32 {
+pub fn distance(a: Frames<'_>, b: Frames<'_>, warp: &DtwOptions) -> f32 {
     Prepared::new(a, warp).distance(&Prepared::new(b, warp), warp)
 }
 
 /// As [`distance`], with the path itself; needs one byte per pair of frames.
-pub fn align(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> Alignment {
+pub fn align(a: Frames<'_>, b: Frames<'_>, warp: &DtwOptions) -> Alignment {
     let (a, b) = (Prepared::new(a, warp), Prepared::new(b, warp));
     let mut steps = vec![Step::Both; a.frames * b.frames];
     let distance = a.walk(&b, warp, |i, j, step| steps[i * b.frames + j] = step);
@@ -163,7 +163,7 @@ pub(super) struct Prepared {
 const LANES: usize = 8;
 
 impl Prepared {
-    pub(super) fn new(frames: Frames<'_>, warp: &Warp) -> Prepared {
+    pub(super) fn new(frames: Frames<'_>, warp: &DtwOptions) -> Prepared {
         let (count, channels) = (frames.len(), frames.channels);
         let width = channels.next_multiple_of(LANES);
         let mut values = vec![0.0; count * width];
@@ -191,7 +191,7 @@ impl Prepared {
         Prepared { frames: count, width, values }
     }
 
-    pub(super) fn distance(&self, other: &Prepared, warp: &Warp) -> f32 {
+    pub(super) fn distance(&self, other: &Prepared, warp: &DtwOptions) -> f32 {
         self.walk(other, warp, |_, _, _| ())
     }
 
@@ -200,7 +200,7 @@ impl Prepared {
     }
 
     /// Fills the table row by row, and calls `step` with the best step to each cell.
-    fn walk(&self, other: &Prepared, warp: &Warp, mut step: impl FnMut(usize, usize, Step)) -> f32 {
+    fn walk(&self, other: &Prepared, warp: &DtwOptions, mut step: impl FnMut(usize, usize, Step)) -> f32 {
         assert_eq!(self.width, other.width, "both sequences need the same number of channels");
         let (n, m) = (self.frames, other.frames);
         if n == 0 || m == 0 {
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PLAIN: Warp = Warp { channel_mean: false, frame_mean: false, floor: None, band: None };
+    const PLAIN: DtwOptions = DtwOptions { channel_mean: false, frame_mean: false, floor: None, band: None };
 
     fn frames(values: &[f32], channels: usize) -> Frames<'_> {
         Frames::new(values, channels).unwrap()
@@ -301,7 +301,7 @@ mod tests {
             band in prop::option::of(0f32..1.0),
         ) {
             let b = &b[..b.len() / 3 * 3];
-            let warp = Warp { band, ..PLAIN };
+            let warp = DtwOptions { band, ..PLAIN };
             let (a, b) = (frames(&a, 3), frames(b, 3));
             let found = align(a, b, &warp);
             prop_assert_eq!(found.distance, distance(a, b, &warp));
@@ -328,7 +328,7 @@ mod tests {
         ) {
             let (a, b) = (frames(&a, 1), frames(&b, 1));
             let free = distance(a, b, &PLAIN);
-            let narrow = distance(a, b, &Warp { band: Some(band), ..PLAIN });
+            let narrow = distance(a, b, &DtwOptions { band: Some(band), ..PLAIN });
             prop_assert!(narrow.is_finite() && narrow >= free - 1e-5, "{narrow} in a band, {free} without");
             prop_assert!((distance(b, a, &PLAIN) - free).abs() < 1e-4);
             prop_assert_eq!(distance(a, a, &PLAIN), 0.0);
@@ -341,11 +341,11 @@ mod tests {
         ) {
             let other: Vec<f32> = a.iter().enumerate().map(|(i, x)| x + colour[i % 3]).collect();
             let (a, other) = (frames(&a, 3), frames(&other, 3));
-            let still = |a, b, warp: Warp| distance(a, b, &warp);
-            let coloured = still(a, other, Warp { channel_mean: true, ..PLAIN });
+            let still = |a, b, warp: DtwOptions| distance(a, b, &warp);
+            let coloured = still(a, other, DtwOptions { channel_mean: true, ..PLAIN });
             let louder = |(i, row): (usize, &[f32])| row.iter().map(|x| x + colour[i % 3]).collect::<Vec<_>>();
             let loud: Vec<f32> = a.rows().enumerate().flat_map(louder).collect();
-            let loud = still(a, frames(&loud, 3), Warp { frame_mean: true, ..PLAIN });
+            let loud = still(a, frames(&loud, 3), DtwOptions { frame_mean: true, ..PLAIN });
             prop_assert!(coloured < 1e-4 && loud < 1e-4, "{coloured} and {loud}");
         }
     }
@@ -354,8 +354,8 @@ mod tests {
     fn empty_sequences_are_infinitely_far_and_nan_is_an_error() {
         let (none, one) = (frames(&[], 2), [0.0, 0.0]);
         assert!(none.is_empty());
-        assert_eq!(distance(none, frames(&one, 2), &Warp::default()), f32::INFINITY);
-        let found = align(frames(&one, 2), none, &Warp::default());
+        assert_eq!(distance(none, frames(&one, 2), &DtwOptions::default()), f32::INFINITY);
+        let found = align(frames(&one, 2), none, &DtwOptions::default());
         assert_eq!(found, Alignment { distance: f32::INFINITY, pairs: Vec::new() });
         let ragged = Frames::new(&one, 3).unwrap_err();
         assert_eq!(ragged.to_string(), "2 values are not a whole number of frames of 3 channels");

@@ -190,7 +190,7 @@ fn address(path: &str) -> String {
 mod tests {
     use super::*;
     use crate::evaluate::flaws::Flaws;
-    use crate::evaluate::measures::Heard;
+    use crate::evaluate::measures::Recognition;
     use crate::evaluate::words::score;
     use myxtts_run::seed::Seed;
     use myxtts_text::compare::NumeralReading;
@@ -200,7 +200,8 @@ mod tests {
         let transcript = "<script>alert(1)</script>".to_owned();
         let score = score("hello", &transcript, "en", NumeralReading::Numbers);
         let flaws = Flaws { looping: Some(1.0), ..Flaws::default() };
-        let measures = Measures { heard: Some(Heard { transcript, score }), flaws, ..Measures::default() };
+        let measures =
+            Measures { heard: Some(Recognition { transcript, score }), flaws, ..Measures::default() };
         let figures = Figures::of([&measures], Seed::new(0));
         let cell = |file: &str| Some(Cell { file: file.to_owned(), measures: Some(&measures) });
         let row =

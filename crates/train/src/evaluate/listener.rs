@@ -1,7 +1,7 @@
 //! A recogniser in use: it transcribes one file after another until it fails once. The failure is reported and the
 //! recogniser is not used again; the work continues without it.
 
-use super::measures::Heard;
+use super::measures::Recognition;
 use super::recognizer::{Recognizer, RecognizerError};
 use super::words;
 use myxtts_run::plan::TrainingPlan;
@@ -35,12 +35,12 @@ impl Listener {
     }
 
     /// Sets the time limit of one recognition.
-    pub fn with_patience(self, patience: Duration) -> Listener {
-        Listener { recognizer: self.recognizer.with_patience(patience), ..self }
+    pub fn with_timeout(self, timeout: Duration) -> Listener {
+        Listener { recognizer: self.recognizer.with_timeout(timeout), ..self }
     }
 
     /// Transcribes a WAV file that should contain `text`; `None` once the recogniser has failed.
-    pub fn hear(&mut self, wav: &Path, text: &str, language: &str) -> Option<Heard> {
+    pub fn hear(&mut self, wav: &Path, text: &str, language: &str) -> Option<Recognition> {
         if self.failed.is_some() {
             return None;
         }
@@ -55,13 +55,13 @@ impl Listener {
 
     /// The result for silence: an empty transcript in which every word is an error. Recognisers tend to invent words for
     /// silence.
-    pub fn nothing(&self, text: &str, language: &str) -> Heard {
+    pub fn silence(&self, text: &str, language: &str) -> Recognition {
         self.heard(String::new(), text, language)
     }
 
-    fn heard(&self, transcript: String, text: &str, language: &str) -> Heard {
+    fn heard(&self, transcript: String, text: &str, language: &str) -> Recognition {
         let score = words::score(text, &transcript, language, self.numerals);
-        Heard { transcript, score }
+        Recognition { transcript, score }
     }
 
     /// Why the recogniser is not used any more.

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::dtw::{Frames, Prepared, Warp};
+use super::dtw::{DtwOptions, Frames, Prepared};
 
 /// The distance of each candidate.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,19 +20,19 @@ impl Ranking {
 
     /// The rank of a candidate, 1 for the nearest. Ties count against it, and so do all others if nothing was spoken: a
     /// model that gives the same output for everything must not rank first.
-    pub fn place(&self, candidate: usize) -> usize {
+    pub fn rank(&self, candidate: usize) -> usize {
         let own = self.distances[candidate];
         1 + self.distances.iter().enumerate().filter(|&(at, &d)| at != candidate && d <= own).count()
     }
 
     /// Whether a candidate is strictly nearer than all others.
     pub fn is_first(&self, candidate: usize) -> bool {
-        self.place(candidate) == 1 && self.distances[candidate].is_finite()
+        self.rank(candidate) == 1 && self.distances[candidate].is_finite()
     }
 }
 
 /// Compares the mel of the synthesised audio with the reference mel of every candidate sentence, on all cores.
-pub fn sentences(spoken: Frames<'_>, candidates: &[Frames<'_>], warp: &Warp) -> Ranking {
+pub fn sentences(spoken: Frames<'_>, candidates: &[Frames<'_>], warp: &DtwOptions) -> Ranking {
     let spoken = Prepared::new(spoken, warp);
     let far = |candidate: &Frames<'_>| spoken.distance(&Prepared::new(*candidate, warp), warp);
     Ranking { distances: candidates.par_iter().map(far).collect() }
@@ -95,13 +95,13 @@ mod tests {
             };
             let mels: Vec<Vec<f32>> = (0..6).map(mel).collect();
             let candidates: Vec<Frames<'_>> = mels.iter().map(|mel| of(mel)).collect();
-            let same = sentences(candidates[meant], &candidates, &Warp::default());
+            let same = sentences(candidates[meant], &candidates, &DtwOptions::default());
             prop_assert!(same.is_first(meant) && same.nearest() == Some(meant), "{same:?}");
             prop_assert_eq!(same.distances[meant], 0.0);
             let count = (candidates[meant].len() as f32 * pace) as usize;
             let other = stretched(&mels[meant], count);
             for band in [None, Some(0.2)] {
-                let found = sentences(of(&other), &candidates, &Warp { band, ..Warp::default() });
+                let found = sentences(of(&other), &candidates, &DtwOptions { band, ..DtwOptions::default() });
                 prop_assert!(found.is_first(meant), "{meant} at {pace}: {found:?}");
             }
         }
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn silence_matches_no_candidate() {
         let (a, b) = (drawn(1, 40), drawn(2, 40));
-        let found = sentences(of(&[]), &[of(&a), of(&b)], &Warp::default());
+        let found = sentences(of(&[]), &[of(&a), of(&b)], &DtwOptions::default());
         assert_eq!(found.nearest(), None);
-        assert_eq!([found.place(0), found.place(1)], [2, 2]);
-        assert!(!sentences(of(&[]), &[of(&a)], &Warp::default()).is_first(0));
+        assert_eq!([found.rank(0), found.rank(1)], [2, 2]);
+        assert!(!sentences(of(&[]), &[of(&a)], &DtwOptions::default()).is_first(0));
         let found = speakers(&[0.0; 40], &[&a, &b]);
         assert!(!found.is_first(0) && !found.is_first(1));
         assert_eq!(similarity(&a, &[0.0; 40]), None);
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn ties_have_no_first() {
         let found = Ranking { distances: vec![1.0, 1.0, 2.0] };
-        assert_eq!([found.place(0), found.place(1), found.place(2)], [2, 2, 3]);
+        assert_eq!([found.rank(0), found.rank(1), found.rank(2)], [2, 2, 3]);
         assert!(!found.is_first(0) && !found.is_first(1));
     }
 }

@@ -18,7 +18,7 @@ pub struct Item {
     pub speaker: String,
     /// Seconds of audio; 0 if the model produced none.
     pub seconds: f32,
-    /// Rank of the right sentence among the candidates, 1 for the nearest ([`Ranking::place`](super::rank::Ranking::place)).
+    /// Rank of the right sentence among the candidates, 1 for the nearest ([`Ranking::rank`](super::rank::Ranking::rank)).
     pub sentence_place: usize,
     /// Text of the nearest sentence; `None` if nothing was spoken.
     pub heard: Option<String>,

@@ -155,7 +155,7 @@ impl Fault {
     }
 
     /// Arms the fault, for healthy steps of this many seconds and batches of this many rows.
-    pub fn arm_by(&self, step: f64, rows: usize) {
+    pub fn arm_with(&self, step: f64, rows: usize) {
         self.rows.store(rows.max(1), Relaxed);
         *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = 0;
         // Shorter sleeps are not possible.
@@ -268,14 +268,14 @@ mod tests {
     fn nothing_is_wrong_before_it_is_armed_and_amounts_follow_the_step() {
         let fault = Fault::new(FaultKind::SlowStep);
         assert_eq!((fault.steps(5.0), fault.more(1)), (Duration::ZERO, 0));
-        fault.arm_by(0.2, 4);
+        fault.arm_with(0.2, 4);
         assert_eq!((fault.steps(1.5), fault.more(1)), (Duration::from_millis(300), 1));
     }
 
     #[test]
     fn some_steps_are_noisy_and_most_are_not() {
         let fault = Fault::new(FaultKind::NoisyStep);
-        fault.arm_by(0.1, 1);
+        fault.arm_with(0.1, 1);
         let more: Vec<u64> = (0..1000).map(|step| fault.more(step)).collect();
         let noisy = more.iter().filter(|more| **more > 0).count();
         assert!((300..400).contains(&noisy), "{noisy}");

@@ -14,7 +14,7 @@ const IN_RAM: usize = 2 << 30;
 
 /// Time and bytes that a batch took. Used only to find bottlenecks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct BatchCost {
     /// Index of the loader thread that assembled it.
     pub worker: usize,
     /// Time to read its records, on the loader thread.
@@ -40,7 +40,7 @@ pub struct Made {
 
 /// Makes batch `number` into a buffer; returns the number of bytes and the description that the loop needs. Fills in the
 /// times it knows.
-pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut Made) -> Result<(usize, T), TrainError> + Send>;
+pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut BatchCost) -> Result<(usize, T), TrainError> + Send>;
 
 /// Adds to a batch what another device computes from it, and starts the copy of its bytes.
 pub type Finisher<T> = Box<dyn FnMut(&Uploader, &mut Slot, usize, &mut T) -> Result<(), TrainError> + Send>;
@@ -53,7 +53,7 @@ pub fn maker_of<T: 'static>(
     batches: &Arc<Plan>,
     first: u64,
     options: Options,
-    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut Made) -> Result<(usize, T), TrainError>
+    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut BatchCost) -> Result<(usize, T), TrainError>
     + Send
     + 'static,
 ) -> Result<Maker<T>, TrainError> {

@@ -5,7 +5,7 @@ use crate::rank_error::DiscoveryError;
 use std::fmt;
 
 /// Maximum number of ranks: far more than any cluster has, and small enough to list in a message.
-const MOST_RANKS: usize = 65_536;
+const MAX_RANKS: usize = 65_536;
 /// Port range of Slurm jobs: the job number selects one.
 const SLURM_PORTS: std::ops::Range<u64> = 20_000..40_000;
 
@@ -206,8 +206,8 @@ fn of_slurm(rank: &str, tasks: &str, set: &Lookup<'_>) -> Result<Option<Identity
 
 fn checked(identity: Identity) -> Result<Option<Identity>, DiscoveryError> {
     let Identity { rank, world, origin, .. } = &identity;
-    if *world == 0 || *world > MOST_RANKS {
-        return error(format!("{world} ranks, by {origin}: 1 to {MOST_RANKS} are possible"));
+    if *world == 0 || *world > MAX_RANKS {
+        return error(format!("{world} ranks, by {origin}: 1 to {MAX_RANKS} are possible"));
     }
     if rank >= world {
         return error(format!(

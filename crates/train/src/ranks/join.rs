@@ -40,18 +40,18 @@ pub(crate) fn new_id(device: Device) -> Result<Option<Vec<u8>>, TrainError> {
 }
 
 /// An engine that has joined the others.
-pub(crate) struct Joined {
+pub(crate) struct JoinedEngine {
     communicator: Option<Arc<Communicator>>,
     sums: Arc<TcpSums>,
 }
 
-impl Joined {
+impl JoinedEngine {
     /// Joins; returns when all ranks have joined.
-    pub fn join(ranks: &Ranks, engine: &mut Engine, nccl: Option<&[u8]>) -> Result<Joined, TrainError> {
+    pub fn join(ranks: &Ranks, engine: &mut Engine, nccl: Option<&[u8]>) -> Result<JoinedEngine, TrainError> {
         let sums = ranks.sums().clone();
         let Some((id, cuda)) = nccl.zip(engine.cuda()) else {
             engine.join(sums.clone());
-            return Ok(Joined { communicator: None, sums });
+            return Ok(JoinedEngine { communicator: None, sums });
         };
         cuda.bind()?;
         // For NCCL versions whose non-blocking calls have bugs.
@@ -63,7 +63,7 @@ impl Joined {
         ranks.health().on_loss(move || abort(weak));
         watch(Arc::downgrade(&communicator), ranks)?;
         engine.join_nccl(communicator.clone());
-        Ok(Joined { communicator: Some(communicator), sums })
+        Ok(JoinedEngine { communicator: Some(communicator), sums })
     }
 
     /// Description for the user.

@@ -2,7 +2,7 @@
 //! stage. Every rank makes the same steps on its slice of every batch; only the state of rank 0 is saved.
 
 pub(crate) use super::join::slice;
-use super::join::{self, Joined};
+use super::join::{self, JoinedEngine};
 use super::link::{Answer, Order, Ranks, bits};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct Distributed {
     // Declared first: captured steps must be dropped before the group they wait in.
     stage: Box<dyn Stage>,
-    joined: Joined,
+    joined: JoinedEngine,
     ranks: Arc<Ranks>,
     /// Queued steps, by the ticket of rank 0.
     queued: VecDeque<(Ticket, u64)>,
@@ -50,7 +50,7 @@ impl Distributed {
         }
         let nccl = join::new_id(machine.device)?;
         ranks.order(&Order::Join { nccl: nccl.clone() })?;
-        let joined = Joined::join(ranks, stage.engine_mut(), nccl.as_deref())?;
+        let joined = JoinedEngine::join(ranks, stage.engine_mut(), nccl.as_deref())?;
         let (ranks, queued) = (ranks.clone(), VecDeque::new());
         let summed = Duration::ZERO;
         let mut all = Distributed { stage, joined, ranks, queued, summed };
@@ -153,7 +153,7 @@ impl Stage for Distributed {
     }
 
     /// When one rank gets no batch, others may be in the middle of the step or past it.
-    fn outlives_failures(&self) -> bool {
+    fn survives_missing_batch(&self) -> bool {
         false
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Time limit for the greeting of a new connection.
 const GREETING: Duration = Duration::from_secs(10);
 /// Interval at which a waiting rank checks again.
-const AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit of one attempt to connect.
 const ONE_TRY: Duration = Duration::from_secs(5);
 
@@ -182,7 +182,7 @@ pub(super) fn accept(
             Err(error) if wire::is_timeout(&error) => {}
             Err(error) => return Err(RankError::Socket(error)),
         }
-        let next = greeted.recv_timeout(AGAIN);
+        let next = greeted.recv_timeout(POLL_INTERVAL);
         let Ok((from, greeting)) = next else { continue };
         match greeting {
             Err(why) => say(&format!("note: a connection from {from} was refused: {why}")),
@@ -315,7 +315,7 @@ fn connect_one(
             }
             Err(Attempt::Failed(why)) => last = why,
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Err(RankError::Unreachable { rank: identity.rank, address, seconds: limit.as_secs(), last })
 }

@@ -29,7 +29,7 @@ const BATCH_FRAMES: usize = 1 << 14;
 const FLOOR: f32 = -11.512_925;
 
 /// Share of the codebook below which a DVAE is reported as not trained enough.
-const LEAST_USED: f64 = 0.05;
+const MIN_USED_SHARE: f64 = 0.05;
 
 /// Computes codes from mels.
 pub struct Encoder {
@@ -232,7 +232,7 @@ fn collapsed(codes: &[Vec<i32>], codebook: usize) -> Option<String> {
     codes.iter().flatten().for_each(|&code| *counts.entry(code).or_default() += 1);
     let (used, total) = (counts.len(), counts.values().sum::<usize>());
     let most = counts.values().copied().max()?;
-    let few = (used as f64) < LEAST_USED * codebook.min(total) as f64;
+    let few = (used as f64) < MIN_USED_SHARE * codebook.min(total) as f64;
     (few || 2 * most > total).then(|| {
         format!(
             "warning: the DVAE uses {used} of {codebook} codes, one of them for {:.0} % of the audio, so the GPT's accuracy \

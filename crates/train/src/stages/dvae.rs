@@ -11,7 +11,7 @@ use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation};
 use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::feed::{Fed, Feed, Maker, Measured, field, maker_of};
+use crate::feed::{Feed, Maker, Measured, ReadyBatch, field, maker_of};
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::overlay::floats;
 use crate::replica_slice::ReplicaSlice;
@@ -347,7 +347,7 @@ impl DvaeStage {
     }
 
     /// The training batch of `step`.
-    fn batch(&mut self, step: u64) -> Result<Fed<DvaeBatch>, TrainError> {
+    fn batch(&mut self, step: u64) -> Result<ReadyBatch<DvaeBatch>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
             let feeding = self.settings.feeding;
@@ -477,7 +477,7 @@ impl Stage for DvaeStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let Fed { mut slot, what, .. } = self.batch(step)?;
+        let ReadyBatch { mut slot, what, .. } = self.batch(step)?;
         self.engine.take(&self.step.program, &mut slot)?;
         let mut fed = Measured::default();
         if let Some(feed) = &mut self.feed {

@@ -23,7 +23,7 @@ pub use settings::{GptSettings, Lengths};
 use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation, left_out};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::feed::{Fed, Feed, Measured};
+use crate::feed::{Feed, Measured, ReadyBatch};
 use crate::model::{GPT, Model, TEXT_DROPOUT};
 use crate::overlay::WithCodes;
 use crate::replica_slice::ReplicaSlice;
@@ -237,7 +237,7 @@ impl GptStage {
     /// Converts a batch to a program's inputs and queues it; its slot can then be filled again.
     fn run(
         &mut self,
-        fed: &mut Fed<GptBatch>,
+        fed: &mut ReadyBatch<GptBatch>,
         phase: Phase,
         control: &Control,
     ) -> Result<Submitted, TrainError> {
@@ -327,7 +327,7 @@ impl StageCore for GptStage {
                 "the model starts when {} batches are ready, after at least {:.1} s",
                 self.filler
                     .slot_bytes(&self.batches, self.slice.world())
-                    .map_or(depth.most, |bytes| depth.slots(bytes)),
+                    .map_or(depth.max, |bytes| depth.slots(bytes)),
                 delay.as_secs_f64()
             ));
         }

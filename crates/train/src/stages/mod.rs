@@ -174,7 +174,7 @@ pub trait Stage {
     }
 
     /// Whether the weights are still those of the last complete step after [`Stage::submit`] got no batch.
-    fn outlives_failures(&self) -> bool {
+    fn survives_missing_batch(&self) -> bool {
         true
     }
 

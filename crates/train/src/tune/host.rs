@@ -109,12 +109,12 @@ pub fn host_memory(
             )
         };
         let batches = StageBatches { stage: StageKind::Dvae, rows: settings.rows as usize, replicas: 1 };
-        planned.push((batches, judge(batches, host, need)?));
+        planned.push((batches, check_host_memory(batches, host, need)?));
     }
     if is_due(StageKind::Gpt, GPT) {
         let batches = StageBatches { stage: StageKind::Gpt, rows: plan.data.batch_size, replicas: count };
         let bytes = with_forecast(plan, corpus, machines, &model, fine_tune, |memory| {
-            judge(batches, host, |rows| gpt_need(memory, plan, count, rows))
+            check_host_memory(batches, host, |rows| gpt_need(memory, plan, count, rows))
         })?;
         planned.push((batches, bytes));
     }
@@ -131,7 +131,7 @@ pub fn host_memory(
             )
         };
         let batches = StageBatches { stage: StageKind::Decoder, rows: settings.rows, replicas: 1 };
-        planned.push((batches, judge(batches, host, need)?));
+        planned.push((batches, check_host_memory(batches, host, need)?));
     }
     Ok((!planned.is_empty()).then(|| line(&planned, host)))
 }
@@ -144,7 +144,7 @@ fn gpt_need(memory: &dyn Memory, plan: &Plan, replicas: usize, rows: usize) -> R
 }
 
 /// The bytes that the steps of a stage are planned to need; an error if the machine has less, with a batch size that fits.
-pub fn judge(
+pub fn check_host_memory(
     batches: StageBatches,
     host: Host,
     need: impl Fn(usize) -> Result<u64, TrainError>,

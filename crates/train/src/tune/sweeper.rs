@@ -252,30 +252,30 @@ impl Sweeper<'_> {
     fn race(&mut self, part: Part, cells: Vec<Cell>, exhaustive: bool) -> Result<Vec<Row>, RunError> {
         let budget = rules::budget(&self.facts, None).unwrap_or(u64::MAX);
         let bytes = self.bytes(&cells, budget)?;
-        let heats = race::heats(&cells, |cell| bytes[&cell.batch], budget);
+        let groups = race::memory_groups(&cells, |cell| bytes[&cell.batch], budget);
         let clips = cells.iter().map(|&cell| self.rows(cell)).fold(SEGMENT_CLIPS, usize::max);
         let mut rows: Vec<Row> = Vec::new();
-        for heat in heats {
+        for group in groups {
             let mut timed = Vec::new();
-            for &cell in &heat {
+            for &cell in &group {
                 let (stage, recipe) = self.stage(cell)?;
                 timed.push(TimedStage::new(stage, recipe, self.plan.training.seed, WARM_STEPS)?);
             }
             let mut rounds = Vec::new();
             let each = if exhaustive { EXHAUSTIVE_ROUNDS } else { ROUNDS };
             let (started, most) = (Instant::now(), each * self.steps);
-            self.progress.start("tuning", most * heat.len() as u64);
+            self.progress.start("tuning", most * group.len() as u64);
             while (rounds.len() as u64) < most
                 && (exhaustive || (rounds.len() as u64) < MIN_ROUNDS || started.elapsed() < RACE_TIME)
             {
-                let mut segments = vec![Vec::new(); heat.len()];
-                let mut turns: Vec<usize> = (0..heat.len()).collect();
+                let mut segments = vec![Vec::new(); group.len()];
+                let mut turns: Vec<usize> = (0..group.len()).collect();
                 // Forwards and backwards: a machine that grows slower during a round slows each of them in turn.
                 if rounds.len() % 2 == 1 {
                     turns.reverse();
                 }
                 for at in turns {
-                    let steps = (clips as f64 / self.rows(heat[at]) as f64).round().max(1.0) as u64;
+                    let steps = (clips as f64 / self.rows(group[at]) as f64).round().max(1.0) as u64;
                     segments[at] = timed[at].segment(steps)?;
                     self.progress.advance(1);
                 }
@@ -286,7 +286,7 @@ impl Sweeper<'_> {
             // A later race begins with the same cell as the first, which puts its rates on the same scale.
             let scale = rows.first().map_or(1.0, |first| first.rate / rates[0]);
             let known = usize::from(!rows.is_empty());
-            for ((cell, timed), rate) in heat.iter().zip(&timed).zip(&rates).skip(known) {
+            for ((cell, timed), rate) in group.iter().zip(&timed).zip(&rates).skip(known) {
                 rows.push(Row { part, cell: *cell, rate: rate * scale, figures: timed.figures() });
             }
         }

@@ -102,7 +102,7 @@ fn child() {
     let last = Mutex::new((0, Instant::now()));
     let meter = Meter { run: runs.join("run"), out, every: steps / SAMPLES, last };
     let stop = Arc::new(AtomicBool::new(false));
-    let finished = small::run_watched(runs, &plan, &mut *stage, &meter, stop, None).unwrap();
+    let finished = small::run_with_progress(runs, &plan, &mut *stage, &meter, stop, None).unwrap();
     assert_eq!(finished.ended, StageEnd::Done);
 }
 

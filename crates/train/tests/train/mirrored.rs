@@ -1,8 +1,8 @@
 //! Replicas: several replicas learn what one device learns, they stay bit-identical, and a run can resume with another
 //! number of them.
 
-use crate::made_up::{CODES, COUNT, Tones, VOCABULARY, Voices, codes};
 use crate::small::Clips;
+use crate::synthetic::{CODES, COUNT, Tones, VOCABULARY, Voices, codes};
 use myxtts_data::batch::Rows;
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_model::presets::{Networks, TextIds};
@@ -14,7 +14,7 @@ use myxtts_run::plan::{Plan, Preset, Recipe, StageKind};
 use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Report};
-use myxtts_train::feed::Feeding;
+use myxtts_train::feed::FeedSettings;
 use myxtts_train::mirrored::{Build, Mirrored};
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
@@ -56,7 +56,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         masks: Masks::Corrected,
         accumulate,
         mode: Mode::Captured,
-        feeding: Feeding::default(),
+        feeding: FeedSettings::default(),
         lengths: Default::default(),
         balance: 1.0,
         order: Default::default(),
@@ -195,7 +195,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
             rows: 6,
             frames: 16,
             mode: Mode::Captured,
-            feeding: Feeding::default(),
+            feeding: FeedSettings::default(),
             balance: 1.0,
             order: Default::default(),
             seed: 3,
@@ -246,7 +246,7 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
         discriminators_from: 0.5,
         mel_weight: 45.0,
         mode: Mode::Captured,
-        feeding: Feeding::default(),
+        feeding: FeedSettings::default(),
         balance: 1.0,
         order: Default::default(),
         seed: 5,

@@ -1,6 +1,6 @@
 //! Faults in the real pipeline: a stage on the CPU whose batches are delayed on purpose.
 
-use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
+use crate::synthetic::{CODES, COUNT, VOCABULARY, Voices, codes};
 use myxtts_data::batch::Rows;
 use myxtts_model::{GptSizes, Masks};
 use myxtts_run::config::{HostResources, Sources};
@@ -10,7 +10,7 @@ use myxtts_train::diagnose::trace::Batch;
 use myxtts_train::diagnose::{
     BatchSetup, Cause, Fault, FaultKind, NoMachineSampler, Trace, TraceSettings, collect, diagnose,
 };
-use myxtts_train::feed::Feeding;
+use myxtts_train::feed::FeedSettings;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::RecordSplit;
@@ -35,7 +35,7 @@ fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
     (sizes.conditioning.blocks, sizes.perceiver.latents, sizes.perceiver.depth) = (1, 4, 1);
     (sizes.max_text, sizes.max_audio) = (40, 40);
     (sizes.start_text, sizes.stop_text) = (1, 2);
-    let feeding = fault.feeding(Feeding { workers: 2, ..Feeding::default() });
+    let feeding = fault.feeding(FeedSettings { workers: 2, ..FeedSettings::default() });
     let settings = GptSettings {
         sizes,
         rows: Rows::Fixed(ROWS as u32),
@@ -77,7 +77,7 @@ fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
     let healthy = run(&mut *stage, 6);
     let step = healthy.batches.iter().map(|batch| batch.period).sum::<f64>() / 6.0;
     // So slow that other load of this machine is small in comparison.
-    fault.arm_by(step.max(0.004), ROWS);
+    fault.arm_with(step.max(0.004), ROWS);
     let hog = fault.hog().unwrap();
     let trace = run(&mut *stage, batches);
     drop(hog);

@@ -71,7 +71,7 @@ fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained 
         cleaner: Cleaner::Default,
         memory_limit: None,
     });
-    let (ended, said) = small::run_heard(runs.path(), &plan, &mut *stage, u64::MAX, samples.as_ref());
+    let (ended, said) = small::run_with_samples(runs.path(), &plan, &mut *stage, u64::MAX, samples.as_ref());
     let files = std::fs::read_dir(runs.path().join("run/samples")).into_iter().flatten();
     let mut samples: Vec<String> = files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     samples.sort();

@@ -327,11 +327,11 @@ pub fn run_until(
     stage: &mut dyn Stage,
     until: u64,
 ) -> (Result<StageEnd, TrainError>, Vec<String>) {
-    run_heard(runs, plan, stage, until, None)
+    run_with_samples(runs, plan, stage, until, None)
 }
 
 /// As [`run_until`], with samples during training.
-pub fn run_heard(
+pub fn run_with_samples(
     runs: &Path,
     plan: &Plan,
     stage: &mut dyn Stage,
@@ -342,7 +342,7 @@ pub fn run_heard(
     (finished.map(|finished| finished.ended), said)
 }
 
-/// As [`run_heard`], with the outcome of the stage.
+/// As [`run_with_samples`], with the outcome of the stage.
 pub fn run_finished(
     runs: &Path,
     plan: &Plan,
@@ -352,12 +352,12 @@ pub fn run_finished(
 ) -> (Result<StageOutcome, TrainError>, Vec<String>) {
     let stop = Arc::new(AtomicBool::new(false));
     let said = Said { lines: Mutex::default(), until, stop: stop.clone() };
-    let finished = run_watched(runs, plan, stage, &said, stop, samples);
+    let finished = run_with_progress(runs, plan, stage, &said, stop, samples);
     (finished, said.lines.into_inner().unwrap())
 }
 
 /// As [`run_finished`], with the caller's `progress`; setting `stop` ends it.
-pub fn run_watched(
+pub fn run_with_progress(
     runs: &Path,
     plan: &Plan,
     stage: &mut dyn Stage,

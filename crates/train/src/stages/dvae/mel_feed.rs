@@ -5,7 +5,7 @@ use super::token_targets::{self, SPOKEN_SOUND, WithTokens};
 use super::{DvaeBatch, DvaeSettings, Ready, learning};
 use crate::error::TrainError;
 use crate::feed::{Finisher, Maker, field, maker_of};
-use crate::stages::gpt::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
+use crate::stages::gpt::conditioning_engine::{ConditioningEngine, HasMelInput, Shared};
 use crate::stages::gpt::conditioning_input::ConditioningInput;
 use myxtts_data::batch::{Part, Plan as Batches, Settings};
 use myxtts_data::cache::audio_overlay::{AUDIO_OVERLAP, DVAE_AUDIO};
@@ -46,8 +46,8 @@ pub(super) struct MelFeed {
     device: Device,
 }
 
-impl BringsSound for DvaeBatch {
-    fn take_given(&mut self) -> Option<ConditioningInput> {
+impl HasMelInput for DvaeBatch {
+    fn take_mel_input(&mut self) -> Option<ConditioningInput> {
         self.given.take()
     }
 }

@@ -1,7 +1,7 @@
 //! The settings of the DVAE stage.
 
 use super::{MelDevice, TokenTargets};
-use crate::feed::Feeding;
+use crate::feed::FeedSettings;
 use crate::stages::ClipOrder;
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_tensor::Mode;
@@ -22,7 +22,7 @@ pub struct DvaeSettings {
     /// Whether steps are captured as graphs or launched kernel by kernel.
     pub mode: Mode,
     /// How batches get to the device.
-    pub feeding: Feeding,
+    pub feeding: FeedSettings,
     /// Seed of all random streams.
     pub seed: u64,
     /// Limit of device memory, in bytes.

@@ -28,7 +28,7 @@ const WHOLE_FROM: f64 = 0.85;
 /// Words per segment.
 const PIECE_WORDS: Range<u64> = 2..8;
 /// Maximum number of segments that are tried until a row is full.
-const MOST_PIECES: usize = 6;
+const MAX_PIECES: usize = 6;
 
 /// Augments training batches.
 pub(in crate::stages) struct Augmenter {
@@ -199,7 +199,7 @@ impl Augmenter {
         own: &Aligned,
         (tokens, codes): (usize, usize),
         mut draw: Draw,
-    ) -> Option<Joined> {
+    ) -> Option<RecombinedRow> {
         if draw.unit() >= self.recombination {
             return None;
         }
@@ -207,10 +207,10 @@ impl Augmenter {
         let key = (self.source.speaker(record as usize), self.source.language(record as usize));
         let others = self.together.get(&key)?;
         let prefix = own.words.first()?.0 as usize;
-        let mut joined = Joined { tokens: own.tokens[..prefix].to_vec(), ..Joined::default() };
+        let mut joined = RecombinedRow { tokens: own.tokens[..prefix].to_vec(), ..RecombinedRow::default() };
         // About as long as the clip itself, so that batches stay as full as planned.
         let enough = own.at_code.len() * 3 / 4;
-        for piece in 0..MOST_PIECES {
+        for piece in 0..MAX_PIECES {
             let (record, from) = match piece {
                 0 => (record, own),
                 _ => {
@@ -267,7 +267,7 @@ pub(super) fn whole_rows(records: &[i32], code_lengths: &[i32]) -> Vec<Vec<Segme
 }
 
 #[derive(Default)]
-struct Joined {
+struct RecombinedRow {
     tokens: Vec<i32>,
     codes: Vec<i32>,
     spoken: Vec<i32>,

@@ -5,7 +5,7 @@
 use super::conditioning_input::ConditioningInput;
 use super::row_indices::RowIndices;
 use crate::error::TrainError;
-use crate::feed::{Finisher, Made};
+use crate::feed::{BatchCost, Finisher};
 use myxtts_data::cache::audio_overlay::AUDIO_OVERLAP;
 use myxtts_data::mel::{FrontEnd, HIGHEST_HZ, LOG_FLOOR, Parameters};
 use myxtts_data::record::{CONDITIONING_MEL, RecordError, RecordSource};
@@ -28,7 +28,7 @@ pub(in crate::stages) type Shared = Arc<Mutex<ConditioningEngine>>;
 /// Computes conditioning, or other mels, on a device.
 pub(in crate::stages) struct ConditioningEngine {
     engine: Engine,
-    how: How,
+    how: MelSource,
     frames: usize,
     bands: usize,
     /// Programs by number of rows.
@@ -39,7 +39,7 @@ pub(in crate::stages) struct ConditioningEngine {
 }
 
 /// The source of the conditioning.
-pub(in crate::stages) enum How {
+pub(in crate::stages) enum MelSource {
     Table(ParameterId),
     Mels { mel: Mel, stats: Vec<f32> },
 }
@@ -69,8 +69,8 @@ struct Ready {
 const SLOTS: usize = 3;
 
 /// A batch that may carry the input of its mels.
-pub(in crate::stages) trait BringsSound: Send {
-    fn take_given(&mut self) -> Option<ConditioningInput>;
+pub(in crate::stages) trait HasMelInput: Send {
+    fn take_mel_input(&mut self) -> Option<ConditioningInput>;
 }
 
 /// The mel front-end of conditioning or of the DVAE, as in [`myxtts_data::mel`].
@@ -89,32 +89,32 @@ fn front_end(of: FrontEnd) -> Mel {
 }
 
 /// All mels as one table.
-pub(super) fn table(mels: usize, bands: usize) -> (Arc<Layout>, How) {
+pub(super) fn table(mels: usize, bands: usize) -> (Arc<Layout>, MelSource) {
     let mut layout = LayoutBuilder::new();
     let table = layout.add("mels", [mels, bands], Role::Frozen, Init::Zeros);
-    (Arc::new(layout.finish()), How::Table(table))
+    (Arc::new(layout.finish()), MelSource::Table(table))
 }
 
 /// Mels computed from waveforms, divided by `stats`.
-pub(in crate::stages) fn of_sound(of: FrontEnd, stats: &[f32]) -> (Arc<Layout>, How) {
-    let how = How::Mels { mel: front_end(of), stats: stats.to_vec() };
+pub(in crate::stages) fn of_sound(of: FrontEnd, stats: &[f32]) -> (Arc<Layout>, MelSource) {
+    let how = MelSource::Mels { mel: front_end(of), stats: stats.to_vec() };
     (Arc::new(LayoutBuilder::new().finish()), how)
 }
 
-impl How {
+impl MelSource {
     /// The program for batches of `rows` rows.
     fn spec(&self, layout: &Arc<Layout>, rows: usize, (frames, bands): (usize, usize)) -> ProgramSpec {
         let mut tape = Tape::new(layout.clone(), Precision::F32);
         let places = tape.input([rows, frames], DType::I32);
         let hops = frames + AUDIO_OVERLAP as usize;
         let sound = match self {
-            How::Table(_) => None,
-            How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
+            MelSource::Table(_) => None,
+            MelSource::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
         };
         let (image, mut constants) = (InputLayout::new(&tape), Vec::new());
         let table = match self {
-            How::Table(table) => tape.parameter(*table),
-            How::Mels { mel, stats } => {
+            MelSource::Table(table) => tape.parameter(*table),
+            MelSource::Mels { mel, stats } => {
                 let Stft { length, hop, .. } = mel.stft;
                 let wave = sound.expect("built above for waveforms");
                 let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
@@ -144,7 +144,7 @@ impl How {
 /// Bytes that an engine would need on a device, for batches of these numbers of rows.
 pub(in crate::stages) fn forecast(
     device: Device,
-    (layout, how): (Arc<Layout>, How),
+    (layout, how): (Arc<Layout>, MelSource),
     (frames, bands): (usize, usize),
     rows: &BTreeSet<usize>,
 ) -> usize {
@@ -194,7 +194,7 @@ impl ConditioningEngine {
         }
         let (layout, how) = table(all + 1, bands);
         let mut engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
-        if let How::Table(table) = how {
+        if let MelSource::Table(table) = how {
             engine.write_parameter(table, &mels)?;
         }
         let own = ConditioningEngine::on(engine, how, frames, bands)?;
@@ -213,7 +213,12 @@ impl ConditioningEngine {
         ConditioningEngine::on(engine, how, frames, stats.len())
     }
 
-    fn on(engine: Engine, how: How, frames: usize, bands: usize) -> Result<ConditioningEngine, TrainError> {
+    fn on(
+        engine: Engine,
+        how: MelSource,
+        frames: usize,
+        bands: usize,
+    ) -> Result<ConditioningEngine, TrainError> {
         let uploader = engine.uploader(Upload::Ahead)?;
         let (programs, slots) = (HashMap::new(), VecDeque::new());
         Ok(ConditioningEngine { engine, how, frames, bands, programs, uploader, slots })
@@ -259,7 +264,7 @@ impl ConditioningEngine {
         own: &Shared,
         rows: usize,
         range: Range<usize>,
-        counted: &mut Made,
+        counted: &mut BatchCost,
     ) -> Result<ConditioningInput, TrainError> {
         let mut given = own.lock().unwrap_or_else(PoisonError::into_inner).place(rows, range)?;
         let began = Instant::now();
@@ -290,11 +295,11 @@ impl ConditioningEngine {
     }
 
     /// The finisher of a feed: the device adds the conditioning.
-    pub fn finisher<B: BringsSound>(own: &Shared) -> Finisher<B> {
+    pub fn finisher<B: HasMelInput>(own: &Shared) -> Finisher<B> {
         let own = Arc::clone(own);
         Box::new(move |uploader, slot, length, batch: &mut B| {
             let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-            match batch.take_given() {
+            match batch.take_mel_input() {
                 Some(given) => own.finish(uploader, slot, length, given),
                 None => Ok(uploader.send(slot, length)?),
             }

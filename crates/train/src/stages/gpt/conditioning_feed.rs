@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Conditioning {
     /// The batch carries its mels.
     #[default]
-    Fed,
+    Batch,
     /// All mels are resident on the model's device, if they take no more than a share of its memory.
     Resident {
         /// Maximum share of the device's memory, 0 to 1.
@@ -39,7 +39,7 @@ pub enum Conditioning {
 impl std::fmt::Debug for Conditioning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Conditioning::Fed => f.write_str("Fed"),
+            Conditioning::Batch => f.write_str("Batch"),
             Conditioning::Resident { at_most } => write!(f, "Resident {{ at_most: {at_most} }}"),
             Conditioning::Sound { device, .. } => write!(f, "Sound {{ device: {device} }}"),
         }
@@ -100,11 +100,11 @@ impl ConditioningFeed {
             Ok(ConditioningFeed { maker: None, fed: fed.clone(), heard: ConditioningKind::Mels, description })
         };
         if settings.feeding.upload == Upload::WithStep && engine.cuda().is_some() {
-            let asked = !matches!(settings.conditioning, Conditioning::Fed);
+            let asked = !matches!(settings.conditioning, Conditioning::Batch);
             return plain(asked.then(|| "batches are copied between steps, and carry their mels".to_owned()));
         }
         match &settings.conditioning {
-            Conditioning::Fed => plain(None),
+            Conditioning::Batch => plain(None),
             Conditioning::Resident { .. } => {
                 let (device, memory) = match engine.cuda() {
                     Some(cuda) => (Device::Cuda(cuda.ordinal()), cuda.memory()?.1 as u64),
@@ -187,7 +187,7 @@ pub(super) fn planned(
         return 0;
     }
     let way = match &settings.conditioning {
-        Conditioning::Fed => return 0,
+        Conditioning::Batch => return 0,
         Conditioning::Resident { .. } => match resident_mels(settings, source, bands, memory) {
             Some(mels) => table(mels, bands),
             None => return 0,

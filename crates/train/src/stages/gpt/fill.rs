@@ -3,12 +3,12 @@
 
 use super::acoustic_targets::AcousticTargets;
 use super::augment::{Augmenter, whole_rows};
-use super::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
+use super::conditioning_engine::{ConditioningEngine, HasMelInput, Shared};
 use super::conditioning_feed::ConditioningKind;
 use super::conditioning_input::ConditioningInput;
 use super::shuffled::{shift, shuffled};
 use crate::error::TrainError;
-use crate::feed::{Made, Maker, field, maker_of};
+use crate::feed::{BatchCost, Maker, field, maker_of};
 use crate::stages::clips;
 use crate::stages::prompts::prompts;
 use myxtts_data::batch::{BatchInfo, Plan as Batches, Rung};
@@ -36,8 +36,8 @@ pub(in crate::stages) struct GptBatch {
     pub(super) is_shuffled: bool,
 }
 
-impl BringsSound for GptBatch {
-    fn take_given(&mut self) -> Option<ConditioningInput> {
+impl HasMelInput for GptBatch {
+    fn take_mel_input(&mut self) -> Option<ConditioningInput> {
         self.given.take()
     }
 }
@@ -131,7 +131,7 @@ impl Filler {
         bytes: &[u8],
         info: &BatchInfo,
         into: &mut [u8],
-        made: &mut Made,
+        made: &mut BatchCost,
     ) -> Result<(usize, GptBatch), TrainError> {
         let layout = &info.layout;
         let shape = self.shape(layout.rows(), layout.rung());
@@ -239,7 +239,7 @@ impl Filler {
         &self,
         rows: usize,
         range: Range<usize>,
-        made: &mut Made,
+        made: &mut BatchCost,
     ) -> Result<ConditioningInput, TrainError> {
         let Some(engine) = &self.engine else {
             return Err(TrainError::Feed("no device computes the conditioning of these batches".into()));
