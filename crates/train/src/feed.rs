@@ -26,13 +26,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A wait longer than this share of the time between two batches means that too few batches were ready.
-const TOO_LONG: f64 = 0.01;
+const LONG_WAIT_SHARE: f64 = 0.01;
 /// Shorter waits are the hand-over itself, however soon the next batch is requested: several steps are queued at once.
-const AT_ONCE: Duration = Duration::from_micros(100);
+const HAND_OVER_TIME: Duration = Duration::from_micros(100);
 /// After this many batches with most slots unused, one slot is retired.
-const SETTLED: u64 = 500;
+const RETIRE_AFTER: u64 = 500;
 /// Time without a batch after which the maker counts as stuck. The loader behind it reports its own stuck threads sooner.
-const STALL: Duration = Duration::from_secs(90);
+const STALL_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How a batch is made: its bytes on the host, then optionally a finisher on another device.
 struct BatchMaker<T> {
@@ -235,7 +235,7 @@ impl<T: Send + 'static> Feed<T> {
     /// a maker that has failed: the next batch returns its error.
     pub fn wait_until_full(&self, not_before: Instant) -> usize {
         let Mode::Ahead(ahead) = &self.mode else { return 0 };
-        let late = Instant::now() + STALL;
+        let late = Instant::now() + STALL_TIMEOUT;
         loop {
             let ready = (ahead.made_until.load(Ordering::Acquire) - self.next) as usize;
             let over = ahead.thread.as_ref().is_none_or(JoinHandle::is_finished);
@@ -292,10 +292,10 @@ impl<T: Send + 'static> Feed<T> {
 impl<T> Prefetch<T> {
     fn receive(&mut self, number: u64) -> Result<ReadyBatch<T>, TrainError> {
         let ready = self.ready.as_ref().ok_or_else(|| TrainError::Feed("the feed has ended".into()))?;
-        match ready.recv_timeout(STALL) {
+        match ready.recv_timeout(STALL_TIMEOUT) {
             Ok(fed) => fed,
             Err(RecvTimeoutError::Timeout) => {
-                Err(TrainError::Feed(format!("no batch {number} within {} s", STALL.as_secs())))
+                Err(TrainError::Feed(format!("no batch {number} within {} s", STALL_TIMEOUT.as_secs())))
             }
             Err(RecvTimeoutError::Disconnected) => {
                 Err(TrainError::Feed(format!("the thread that makes batches ended before batch {number}")))
@@ -317,7 +317,7 @@ impl<T> Prefetch<T> {
 
     /// Adds a slot after a wait that was too long; retires one after a long time without such a wait.
     fn resize(&mut self, measured: &Measured, between: Duration) {
-        let long = measured.last_wait > between.mul_f64(TOO_LONG).max(AT_ONCE);
+        let long = measured.last_wait > between.mul_f64(LONG_WAIT_SHARE).max(HAND_OVER_TIME);
         // The first batch is always waited for.
         if long && measured.batches > 1 {
             self.settled_since = measured.batches;
@@ -328,7 +328,7 @@ impl<T> Prefetch<T> {
                 let _ = free.send(slot);
                 self.slots += 1;
             }
-        } else if measured.batches - self.settled_since >= SETTLED {
+        } else if measured.batches - self.settled_since >= RETIRE_AFTER {
             self.settled_since = measured.batches;
             self.wanted = (self.wanted - 1).max(self.least);
         }

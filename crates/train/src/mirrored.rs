@@ -26,7 +26,7 @@ type Work = Box<dyn FnOnce(&mut dyn Stage, &Link) + Send>;
 
 /// Allowed relative difference between norms of the same gradient: replicas on equal devices agree to the bit, on different
 /// ones up to rounding. Replicas that diverge differ by orders of magnitude more after a few steps.
-const APART: f32 = 1e-3;
+const MAX_NORM_DIFFERENCE: f32 = 1e-3;
 
 /// Connection of a replica to the others.
 struct Link {
@@ -261,7 +261,7 @@ fn is_consequence(error: &TrainError) -> bool {
 pub(crate) fn joined(reports: &[Report]) -> Result<Report, TrainError> {
     let mut all = reports[0];
     for (rank, report) in reports.iter().enumerate().skip(1) {
-        let near = (report.norm - all.norm).abs() <= APART * all.norm.abs();
+        let near = (report.norm - all.norm).abs() <= MAX_NORM_DIFFERENCE * all.norm.abs();
         // After a bad step the norm is NaN or Inf on all replicas.
         let same = report.good == all.good && report.steps == all.steps && (near || !all.good);
         if !same {

@@ -49,7 +49,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn no_items_give_none_and_one_is_its_own_interval() {
+    fn without_values_there_is_no_figure_and_a_single_value_has_an_empty_interval() {
         let seed = Seed::new(1);
         assert_eq!(ratio(&[], seed), None);
         assert_eq!(ratio(&[(1.0, 0.0)], seed), None);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_covers_the_truth_about_as_often_as_it_says() {
+    fn the_interval_has_about_its_nominal_coverage() {
         // The mean of 40 normal samples around 2, a hundred times.
         let covers = |trial: u64| {
             let values = Stream::new(trial).normals(40);
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_figure_is_between_its_ends_and_repeats(
+        fn the_interval_is_within_the_range_of_values_and_deterministic(
             pairs in prop::collection::vec((0f64..9.0, 1f64..9.0), 1..30), seed: u64,
         ) {
             let found = ratio(&pairs, Seed::new(seed)).unwrap();

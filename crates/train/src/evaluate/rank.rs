@@ -32,9 +32,9 @@ impl Ranking {
 }
 
 /// Compares the mel of the synthesised audio with the reference mel of every candidate sentence, on all cores.
-pub fn sentences(spoken: Frames<'_>, candidates: &[Frames<'_>], warp: &DtwOptions) -> Ranking {
-    let spoken = Prepared::new(spoken, warp);
-    let far = |candidate: &Frames<'_>| spoken.distance(&Prepared::new(*candidate, warp), warp);
+pub fn sentences(spoken: Frames<'_>, candidates: &[Frames<'_>], options: &DtwOptions) -> Ranking {
+    let spoken = Prepared::new(spoken, options);
+    let far = |candidate: &Frames<'_>| spoken.distance(&Prepared::new(*candidate, options), options);
     Ranking { distances: candidates.par_iter().map(far).collect() }
 }
 
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_meant_is_nearest_at_any_pace(
+        fn the_right_sentence_is_nearest_at_any_speed(
             seed in 0u64..1000, meant in 0usize..6, frames in 20usize..60, pace in 0.6f32..1.7,
         ) {
             // Smooth like speech: every third frame is random, the others are interpolated.
@@ -107,7 +107,7 @@ mod tests {
         }
 
         #[test]
-        fn a_speaker_is_nearest_at_any_loudness(seed in 0u64..1000, who in 0usize..5, loud in 0.01f32..100.0) {
+        fn the_right_speaker_is_nearest_at_any_vector_length(seed in 0u64..1000, who in 0usize..5, loud in 0.01f32..100.0) {
             let all: Vec<Vec<f32>> = (0..5).map(|i| drawn(seed * 5 + i, 16)).collect();
             let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
             let heard: Vec<f32> = all[who].iter().map(|x| x * loud).collect();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_have_no_first() {
+    fn a_tie_has_no_first_candidate() {
         let found = Ranking { distances: vec![1.0, 1.0, 2.0] };
         assert_eq!([found.rank(0), found.rank(1), found.rank(2)], [2, 2, 3]);
         assert!(!found.is_first(0) && !found.is_first(1));

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn one_speaker_is_not_compared_and_no_items_have_no_share() {
+    fn a_single_speaker_is_not_ranked_and_an_empty_report_has_no_accuracy() {
         assert_eq!(Evaluation::of(vec![item(1, 1, Some(4.0))], 20, 1).speakers, None);
         let none = Evaluation::of(Vec::new(), 20, 3);
         assert_eq!((none.sentences.value(), none.speakers, none.distortion), (0.0, None, None));

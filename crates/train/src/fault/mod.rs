@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_wrong_before_it_is_armed_and_amounts_follow_the_step() {
+    fn an_unarmed_fault_has_no_effect_and_delays_scale_with_the_step() {
         let fault = Fault::new(FaultKind::SlowStep);
         assert_eq!((fault.steps(5.0), fault.more(1)), (Duration::ZERO, 0));
         fault.arm_with(0.2, 4);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn some_steps_are_noisy_and_most_are_not() {
+    fn about_a_third_of_the_steps_is_noisy() {
         let fault = Fault::new(FaultKind::NoisyStep);
         fault.arm_with(0.1, 1);
         let more: Vec<u64> = (0..1000).map(|step| fault.more(step)).collect();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum bytes of batches that wait in RAM before they are copied.
-const IN_RAM: usize = 2 << 30;
+const MAX_RAM_BYTES: usize = 2 << 30;
 
 /// Time and bytes that a batch took. Used only to find bottlenecks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,8 +61,10 @@ pub fn maker_of<T: 'static>(
         return sync_maker(source, batches, &options, fill);
     }
     let bytes = batches.slab_bytes(options.ranks)?;
-    let options =
-        Options { depth: options.depth.min(IN_RAM / bytes.max(1)).max(2 * options.workers), ..options };
+    let options = Options {
+        depth: options.depth.min(MAX_RAM_BYTES / bytes.max(1)).max(2 * options.workers),
+        ..options
+    };
     let slabs = HostSlab::pool(options.depth + 2, bytes);
     let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
     Ok(Box::new(move |_, into, made| {

@@ -8,7 +8,7 @@ use myxtts_tensor::Engine;
 use myxtts_tensor::engine::Upload;
 
 /// Maximum bytes of batches that wait on a device: a small share of its memory.
-const WAITING: usize = 1 << 30;
+const MAX_WAITING_BYTES: usize = 1 << 30;
 
 /// The default of `data.prefetch_buffer_size`.
 const DEFAULT_SLOTS: usize = 12;
@@ -27,7 +27,7 @@ pub struct Depth {
 impl Depth {
     /// At most `max` slots, and a few of them initially.
     pub fn of(max: usize) -> Depth {
-        Depth { min: max.min(4), max: max.max(2), bytes: WAITING }
+        Depth { min: max.min(4), max: max.max(2), bytes: MAX_WAITING_BYTES }
     }
 
     /// Maximum number of slots of `bytes` bytes each, at least 2: one is in use while another is filled.

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_of_one_is_no_rank() {
+    fn a_world_size_of_one_has_no_ranks() {
         assert_eq!(by(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap(), None);
         assert_eq!(by(&[("WORLD_SIZE", "1")]).unwrap(), None);
         assert_eq!(by(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")]).unwrap(), None);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_known() {
+    fn loopback_addresses_are_recognised() {
         let mut one = by(&TORCHRUN).unwrap().unwrap();
         assert!(!one.is_loopback());
         for host in ["127.0.0.1", "localhost", "::1", "[::1]"] {

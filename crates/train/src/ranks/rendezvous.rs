@@ -12,11 +12,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Time limit for the greeting of a new connection.
-const GREETING: Duration = Duration::from_secs(10);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which a waiting rank checks again.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit of one attempt to connect.
-const ONE_TRY: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,8 +232,8 @@ fn take(
 fn greet(mut stream: TcpStream, world: usize, token: &Token) -> Result<(Hello, TcpStream), String> {
     let mut said = || -> io::Result<(Hello, [u8; 32])> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(GREETING))?;
-        stream.set_write_timeout(Some(GREETING))?;
+        stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+        stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
         let nonce = random();
         stream.write_all(&[&MAGIC[..], &nonce].concat())?;
         Ok((wire::receive::<Hello>(&mut stream)?, nonce))
@@ -337,14 +337,14 @@ fn try_once(identity: &Identity, token: &Token, channel: Channel, name: &str) ->
     let addresses: Vec<SocketAddr> = (identity.host.as_str(), identity.port).to_socket_addrs()?.collect();
     let mut stream = Err(Attempt::Failed(format!("{} has no address", identity.host)));
     for address in &addresses {
-        stream = TcpStream::connect_timeout(address, ONE_TRY).map_err(Attempt::from);
+        stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT).map_err(Attempt::from);
         if stream.is_ok() {
             break;
         }
     }
     let mut stream = stream?;
-    stream.set_read_timeout(Some(GREETING))?;
-    stream.set_write_timeout(Some(GREETING))?;
+    stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+    stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
     let mut begin = [0; 48];
     stream.read_exact(&mut begin)?;
     let (magic, nonce) = begin.split_at(MAGIC.len());

@@ -17,11 +17,11 @@ use serde_json::json;
 /// The blob of a checkpoint with the best weights, if these are not the checkpoint's own.
 const BLOB: &str = "best";
 /// Minimum and maximum number of steps between validations, if the user sets none.
-const EVERY: (u64, u64) = (100, 500);
+const INTERVAL_STEPS: (u64, u64) = (100, 500);
 /// Between those limits, the interval is this number of epochs.
-const EVERY_EPOCHS: u64 = 4;
+const INTERVAL_EPOCHS: u64 = 4;
 /// A GPT that makes this many passes over its clips is likely to overfit.
-const LIKELY_EPOCHS: u64 = 20;
+const OVERFIT_EPOCHS: u64 = 20;
 /// It then ends after this many validations without improvement, or this share of its steps, whichever is more: a loss that
 /// has stopped falling may fall again when the learning rate does.
 const PATIENCE: (u64, f64) = (10, 0.25);
@@ -47,7 +47,7 @@ pub(crate) struct Best {
 
 /// Steps between validations: the user's value, else a few epochs.
 pub(crate) fn validate_every(said: Option<u64>, epoch_steps: u64) -> u64 {
-    said.unwrap_or_else(|| (EVERY_EPOCHS * epoch_steps).clamp(EVERY.0, EVERY.1))
+    said.unwrap_or_else(|| (INTERVAL_EPOCHS * epoch_steps).clamp(INTERVAL_STEPS.0, INTERVAL_STEPS.1))
 }
 
 /// Patience of early stopping, and the reason if it is not set by the user.
@@ -59,7 +59,7 @@ pub(crate) fn early_stop(
 ) -> (Option<u32>, Option<String>) {
     let epochs = steps / stage.epoch_steps().max(1);
     // The other stages train on windows of audio, of which there are always more than clips.
-    if said.is_some() || every == 0 || stage.kind() != stages::StageKind::Gpt || epochs < LIKELY_EPOCHS {
+    if said.is_some() || every == 0 || stage.kind() != stages::StageKind::Gpt || epochs < OVERFIT_EPOCHS {
         return (said, None);
     }
     let patience = PATIENCE.0.max((PATIENCE.1 * steps as f64 / every as f64).ceil() as u64);

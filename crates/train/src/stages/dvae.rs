@@ -41,9 +41,9 @@ pub use token_targets::TokenTargets;
 /// Interval, in steps, at which unused codes are moved to encoded rows.
 const REVIVE_EVERY: u64 = 20;
 /// A code chosen by fewer rows than this, averaged over about a hundred steps, is unused.
-const USED: f32 = 0.03;
+const MIN_USE: f32 = 0.03;
 /// Maximum number of records that mel statistics are computed from.
-const MEASURED: usize = 4000;
+const MAX_MEASURED: usize = 4000;
 
 /// What the loop needs to know about a batch.
 struct DvaeBatch {
@@ -104,7 +104,7 @@ fn measure_mels(
     let (mut squares, mut sums) = (vec![0f64; bands], vec![0f64; bands]);
     let mut frames = 0u64;
     // Sampled evenly over the set, whatever its order.
-    let every = records.len().div_ceil(MEASURED).max(1);
+    let every = records.len().div_ceil(MAX_MEASURED).max(1);
     let mut bad = BadRecords::new("mel statistics", failures.rate, records.len().div_ceil(every));
     for &record in records.iter().step_by(every) {
         let Some(mels) = bad.check(floats(source, record as usize, DVAE_MEL))? else { continue };
@@ -504,7 +504,7 @@ impl Stage for DvaeStage {
             return Ok(());
         }
         let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
-        if book.unused(USED).is_empty() {
+        if book.unused(MIN_USE).is_empty() {
             return Ok(());
         }
         // Computed again instead of kept from the step before: a run that was just resumed has none.
@@ -513,7 +513,7 @@ impl Stage for DvaeStage {
             return Ok(());
         }
         let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
-        if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {
+        if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, MIN_USE, seed).is_empty() {
             book.write(&mut self.engine, self.dvae.codebook())?;
         }
         Ok(())

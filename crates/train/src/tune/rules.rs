@@ -29,10 +29,10 @@ const ROWS: [usize; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 19
 /// Rows on a CPU, which is as fast on few rows as on many.
 const ROWS_ON_CPU: usize = 16;
 /// Minimum number of waiting batches: those a feed starts with.
-const WAITING: u64 = 4;
+const MIN_WAITING: u64 = 4;
 /// Buffers on a CPU: its steps are long, and its memory is shared with everything else.
 const READY_ON_CPU: usize = 4;
-const UNDER_WAY_ON_CPU: usize = 8;
+const IN_PREPARATION_ON_CPU: usize = 8;
 
 /// The initial batch size, before its memory is planned: the number of clips per step.
 pub fn first_rows(facts: &Facts) -> usize {
@@ -95,7 +95,7 @@ pub fn choose(facts: &Facts, plan: &Plan, memory: Option<&dyn Memory>) -> Result
     let bytes = memory.waiting(rows)?.max(1);
     let (ready, under_way) = match facts.gpu {
         Some(_) => (default_of("data.prefetch_buffer_size"), default_of("data.buffer_size")),
-        None => (READY_ON_CPU, UNDER_WAY_ON_CPU),
+        None => (READY_ON_CPU, IN_PREPARATION_ON_CPU),
     };
     let of_ram = |share: u64| facts.ram_free.map(|free| free / share);
     let of_gpu = facts.gpu.map(|gpu| gpu.total / 32);
@@ -154,7 +154,7 @@ fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -
         let Some(budget) = budget else {
             return Ok(Batch { rows, accumulate, reason: what });
         };
-        let planned = memory.planned(rows, accumulate)? + WAITING * memory.waiting(rows)?;
+        let planned = memory.planned(rows, accumulate)? + MIN_WAITING * memory.waiting(rows)?;
         if planned <= budget {
             let reason = match tried {
                 None => format!("{what}; planned to use {} of {}", size(planned), size(budget)),

@@ -63,7 +63,7 @@ fn how_often_the_name_is_right_on_new_seeds() {
 }
 
 #[test]
-fn every_finding_has_numbers_and_something_to_do_and_a_gain_within_reason() {
+fn every_finding_has_evidence_a_recommendation_and_a_plausible_gain() {
     for (fault, _) in planted(1) {
         let diagnosis = diagnose(&trace(fault, 1, BATCHES, 0.1));
         for finding in &diagnosis.findings {
@@ -85,7 +85,7 @@ fn every_finding_has_numbers_and_something_to_do_and_a_gain_within_reason() {
 }
 
 #[test]
-fn the_gain_of_a_slow_disk_is_what_its_waits_cost() {
+fn the_gain_of_a_faster_disk_is_the_time_of_its_waits() {
     let slow = trace(Fault::SlowDisk, 3, BATCHES, 0.02);
     let total = |trace: &Trace| trace.batches.iter().map(|batch| batch.period).sum::<f64>();
     let gain = diagnose(&slow).findings[0].gain.unwrap();
@@ -148,7 +148,7 @@ fn a_limited_gpu_is_named_before_its_consequences() {
 }
 
 #[test]
-fn fewer_threads_are_recommended_only_where_there_are_more() {
+fn fewer_threads_are_recommended_only_if_there_are_several() {
     let recommendation = |workers: usize| {
         let mut busy = trace(Fault::ProcessorHog, 1, BATCHES, 0.1);
         busy.setup.workers = workers;

@@ -64,7 +64,7 @@ fn right(heard: &[Vec<f32>], references: &[Vec<f32>]) -> (usize, f32) {
 }
 
 #[test]
-fn the_right_sentence_is_nearest_when_spoiled_slowed_or_said_by_another() {
+fn the_right_sentence_is_nearest_with_noise_at_another_speed_or_in_another_voice() {
     let texts = sentences();
     let said = |voice: usize| -> Vec<Vec<f32>> {
         texts.iter().map(|text| demo::speak(text, Language::English, &VOICES[voice])).collect()

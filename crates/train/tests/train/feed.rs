@@ -29,7 +29,7 @@ fn number_in(slot: &mut Slot) -> u64 {
 const DEPTH: Depth = Depth { min: 3, max: 7, bytes: 1 << 20 };
 
 #[test]
-fn batches_come_in_order_from_where_they_start() {
+fn batches_arrive_in_order_from_the_first_one_requested() {
     let engine = engine();
     let made = Arc::new(AtomicU64::new(0));
     for (first, upload) in [(0, Upload::Ahead), (41, Upload::WithStep)] {
@@ -46,7 +46,7 @@ fn batches_come_in_order_from_where_they_start() {
 }
 
 #[test]
-fn a_blocked_loop_limits_the_batches_made() {
+fn no_more_batches_are_made_than_there_are_slots() {
     let engine = engine();
     let made = Arc::new(AtomicU64::new(0));
     let uploader = engine.uploader(Upload::Ahead).unwrap();
@@ -72,7 +72,7 @@ fn a_blocked_loop_limits_the_batches_made() {
 }
 
 #[test]
-fn waits_add_slots_and_calm_retires_them() {
+fn waits_add_slots_and_unused_slots_are_retired() {
     let engine = engine();
     let slow: Maker<()> = Box::new(|number, _, _| {
         // An occasional delay in the first part, none later.

@@ -131,7 +131,7 @@ fn most(samples: &[Value], figure: &str, tenths: std::ops::Range<usize>) -> i64 
 }
 
 #[test]
-fn thousands_of_steps_leave_memory_files_threads_and_the_log_flat() {
+fn memory_files_threads_and_the_event_log_do_not_grow_with_the_steps() {
     for (stage, _, short) in STAGES {
         let (steps, is_long) = steps(short);
         let samples = measured(stage);

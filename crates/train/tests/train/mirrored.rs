@@ -152,7 +152,7 @@ fn several_replicas_learn_what_one_learns_from_the_whole_batch() {
 }
 
 #[test]
-fn replicas_stay_the_same_to_the_bit() {
+fn replicas_stay_bit_identical() {
     let recipe = plan(8).recipe(StageKind::Gpt, false);
     let machines = [ComputeDevice::CPU; 3];
     let mut stage = Mirrored::new(&machines, &gpt(recipe, 1, None)).unwrap();
@@ -168,7 +168,7 @@ fn replicas_stay_the_same_to_the_bit() {
 }
 
 #[test]
-fn sums_in_bf16_are_near_and_the_same_on_all() {
+fn bf16_sums_are_close_and_equal_on_all_replicas() {
     let recipe = plan(6).recipe(StageKind::Gpt, false);
     let exact = gpt(recipe, 1, None);
     let of = exact.clone();
@@ -187,7 +187,7 @@ fn sums_in_bf16_are_near_and_the_same_on_all() {
 }
 
 #[test]
-fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
+fn all_replicas_have_the_same_codebook() {
     let recipe = Recipe { ema_decay: None, ..plan(40).recipe(StageKind::Dvae, false) };
     let build: Build = Arc::new(move |machine, slice| {
         let settings = DvaeSettings {

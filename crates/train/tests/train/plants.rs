@@ -115,7 +115,7 @@ fn without_a_gpu_nothing_is_copied_or_reported_as_copied() {
 }
 
 #[test]
-fn a_lock_between_copies_and_steps_is_named_by_what_the_feed_measures() {
+fn a_lock_between_copies_and_steps_shows_in_the_measurements_of_the_feed() {
     let trace = is_named(FaultKind::UploadLock);
     // At least two fifths of a step of 4 ms.
     assert!(trace.batches.iter().all(|batch| batch.upload >= 0.0016), "{:?}", trace.batches);
@@ -123,7 +123,7 @@ fn a_lock_between_copies_and_steps_is_named_by_what_the_feed_measures() {
 }
 
 #[test]
-fn a_stall_of_the_feed_is_in_the_time_that_the_feed_measures() {
+fn a_stall_of_the_feed_shows_in_its_measurements() {
     let trace = trace_of(FaultKind::PeriodicStall);
     // At least ten steps of 4 ms, for one batch in six.
     let late = trace.batches.iter().filter(|batch| batch.fill >= 0.040).count();

@@ -235,7 +235,7 @@ fn a_batch_is_split_evenly_or_refused_with_those_that_can_be() {
 }
 
 #[test]
-fn the_flags_reach_the_request() {
+fn the_request_has_the_settings_of_the_plan() {
     let flag = |path: &str, value: &str| Flag::Own {
         name: path.to_owned(),
         key: Key::find(path).unwrap(),

@@ -187,7 +187,7 @@ fn replicas_share_a_batch_evenly() {
 }
 
 #[test]
-fn reasons_are_said() {
+fn tuned_settings_are_reported_with_their_reasons() {
     let mut tuned = plan(&["data.num_workers=3"]);
     tuned.finish_tuning(&choose(&gpu(25 * GB, 16), &tuned, Some(&LARGE)).unwrap());
     let line = tune::line(&tuned.tuning.as_ref().unwrap().changed).unwrap();
@@ -202,7 +202,7 @@ fn reasons_are_said() {
 
 /// The forecast matches the built stage: weights, the inputs of every program, the activations of the largest.
 #[test]
-fn a_forecast_is_what_a_stage_then_holds() {
+fn the_forecast_equals_the_memory_of_the_built_stage() {
     let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
     let sides = RecordSplit { train: &records, validation: &[CLIPS as u32 - 1] };
     let source = Clips::default();
@@ -284,7 +284,7 @@ fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
 }
 
 #[test]
-fn a_race_finds_the_fastest_on_a_machine_that_is_never_equally_fast() {
+fn a_race_finds_the_fastest_on_a_machine_of_varying_speed() {
     for seed in 0..200 {
         let costs = [1.0, 0.92, 0.97, 1.05];
         let rates = raced(&costs, 30, seed);
@@ -300,7 +300,7 @@ fn a_race_finds_the_fastest_on_a_machine_that_is_never_equally_fast() {
 }
 
 #[test]
-fn a_race_has_as_many_at_once_as_memory_holds() {
+fn a_race_runs_as_many_candidates_at_once_as_fit_in_memory() {
     let groups = |at_most| race::memory_groups(&[1, 2, 4, 8, 16], |&way| way as u64, at_most);
     assert_eq!(groups(31), [vec![1, 2, 4, 8, 16]]);
     assert_eq!(groups(17), [vec![1, 2, 4, 8], vec![1, 16]]);
@@ -386,7 +386,7 @@ fn batches_of_the_other_stages_took_all_memory_of_the_machine() {
 
 /// The memory forecast of both stages matches what their engines allocate.
 #[test]
-fn the_forecast_of_the_other_stages_is_what_they_take() {
+fn the_forecast_of_the_other_stages_equals_their_memory() {
     use myxtts_train::stages::dvae;
     let (plan, replicas) =
         (small_plan(StageKind::Dvae, 3), Replicas { machine: ComputeDevice::CPU, count: 1 });
