@@ -1,4 +1,4 @@
-//! The interface between what is stored (or computed on demand) and what makes batches from it.
+//! The interface between the storage of records (or their computation on demand) and batching.
 //!
 //! A record is one utterance's arrays. Each array is a *column*: `[rows, width]`, row-major, little-endian, time along the
 //! rows.

@@ -1,5 +1,5 @@
-//! English letters to phonemes. Words of the demo sentences use a small lexicon and then rules, the first match deciding:
-//! these were checked word by word, and keep the demo corpus unchanged. All other words use [`pronunciation`].
+//! English letters to phonemes. Words of the demo sentences use a small lexicon, then rules, of which the first match counts.
+//! Both were checked word by word and keep the demo corpus unchanged. All other words use [`pronunciation`].
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

@@ -155,7 +155,7 @@ pub(crate) fn write_corpus(
     Ok(samples as f64 / f64::from(SAMPLE_RATE))
 }
 
-/// Returns the seconds of speech if the folder already is what [`write_corpus`] would write; `None` if something is missing.
+/// Returns the seconds of speech if the folder already has what [`write_corpus`] would write; `None` otherwise.
 pub(crate) fn existing_seconds(
     dir: &Path,
     items: &[Item],

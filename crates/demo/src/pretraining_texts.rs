@@ -2,7 +2,7 @@
 //! have no meaning. Their words come from the whole dictionary, so that a model learns English spelling; for Persian from
 //! its lexicon and the demo sentences.
 //!
-//! A text is a pure function of its seed and of the words that are mixed in.
+//! A text is a pure function of its seed and of the words mixed into it.
 
 use std::sync::LazyLock;
 

@@ -87,7 +87,7 @@ impl BandPass {
     }
 }
 
-/// WhiteNoise noise of RMS 1, read from a seed by position.
+/// White noise of RMS 1, read from a seed by position.
 struct WhiteNoise {
     seed: Seed,
     at: u64,

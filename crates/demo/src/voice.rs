@@ -1,6 +1,6 @@
 //! The speakers: pitch, length of the vocal tract, breathiness and speaking rate. Each speaks every language.
 //!
-//! Three are made by hand. All others are sampled from a fixed seed by their number, so that `voice-0004` is the same voice
+//! Three are hand-tuned. All others are sampled from a fixed seed by their number, so that `voice-0004` is the same voice
 //! in every corpus: men, women and children, each with their own microphone and room.
 
 use std::sync::LazyLock;
@@ -61,7 +61,7 @@ pub struct Channel {
 /// Number of voices: [`VOICES`] and the sampled ones.
 pub const MAX_SPEAKERS: usize = 1000;
 
-/// Common settings of the voices made by hand.
+/// Common settings of the hand-tuned voices.
 const STUDIO: Voice = Voice {
     name: "",
     pitch: 0.0,
@@ -78,7 +78,7 @@ const STUDIO: Voice = Voice {
     channel: None,
 };
 
-/// The voices made by hand, in the order `--speakers` counts them.
+/// The hand-tuned voices, in the order `--speakers` counts them.
 pub const VOICES: [Voice; 3] = [
     // A woman: higher and slightly breathy.
     Voice {

@@ -21,7 +21,7 @@ pub struct DeviceRequest<'a> {
     pub simulate_gpus: Option<u32>,
     /// `--strict-devices`: a GPU of the settings that is missing is an error.
     pub strict: bool,
-    /// This process, if the run has several.
+    /// The rank of this process; `None` in a run of one process.
     pub rank: Option<&'a Identity>,
 }
 

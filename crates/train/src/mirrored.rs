@@ -1,5 +1,5 @@
 //! A stage on several devices: one replica per device, each in its own thread with its own weights, moments and programs.
-//! Every replica makes the same steps on its slice of every batch. Gradients are summed between backward pass and update, so
+//! Every replica runs the same steps on its slice of every batch. Gradients are summed between backward pass and update, so
 //! that all replicas take the same step and stay bit-identical. Only the state of the first replica is saved.
 //!
 //! The training loop sees one stage. If a replica fails, the others are released and the first cause is returned as the

@@ -156,7 +156,7 @@ impl Model {
         before.filter(|before| self.reading.as_ref() != Some(before))
     }
 
-    /// Takes over a vocabulary. The rows of an existing GPT have a meaning: the vocabulary must be its own or an extension
+    /// Adopts a vocabulary. The rows of an existing GPT belong to its tokens: the vocabulary must be its own or an extension
     /// of it. Its text tables grow with the vocabulary and keep their old rows. Returns the number of rows before and after.
     pub fn adopt_vocabulary(
         &mut self,
@@ -236,7 +236,7 @@ impl Model {
         self.tensors.iter().filter(|(name, _)| name.starts_with("gpt.")).map(named).collect()
     }
 
-    /// Takes over a part from an engine: the averaged weights if they are kept, else the weights.
+    /// Copies a part from an engine: the averaged weights if they are kept, else the weights.
     pub fn take(
         &mut self,
         part: &str,

@@ -26,7 +26,7 @@ pub const MODEL_FOLDER: &str = "model";
 /// What a run trains, apart from its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The only stage to train; every stage if it is `None`.
+    /// The only stage to train; `None` trains every stage.
     pub only: Option<StageKind>,
     /// The model folder to fine-tune; `None` trains from scratch.
     pub from: Option<PathBuf>,

@@ -1,5 +1,5 @@
-//! What a run was asked to do apart from its settings, and what a resumed run may change: the stage and base model it began
-//! with, the corpus it trained on, and its settings.
+//! The request of a run apart from its settings (its stage and base model), and the checks of a resumed run: the corpus must
+//! be the same, and only some settings may change.
 
 use crate::pipeline::{MODEL_FOLDER, Request};
 use crate::run_error::RunError;
@@ -25,12 +25,12 @@ pub const REQUEST_EVENT: &str = "request";
 /// The kind of event with the identity of the corpus.
 pub const CORPUS_EVENT: &str = "corpus";
 
-/// What a run was asked to train. Stored in its folder, for when it is resumed.
+/// What a run trains apart from its settings. Stored in its folder, so that a resumed run does the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// This stage alone; every stage if it is `None`.
+    /// The only stage to train; `None` trains every stage.
     pub stage: Option<StageKind>,
-    /// The model folder it begins from.
+    /// The model folder to start from; `None` trains from scratch.
     pub from: Option<PathBuf>,
 }
 
@@ -139,7 +139,7 @@ const STEP_SETTINGS: [(StageKind, &str); 3] = [
     (StageKind::Decoder, "training.decoder_steps"),
 ];
 
-/// Applies settings that are given `now`, with `--resume`, to the plan of a run, and saves them with the run. Those that cannot
+/// Applies the settings given `now`, with `--resume`, to the plan of a run, and saves them with the run. Those that cannot
 /// change are refused by name.
 pub fn change_settings(
     folder: &RunFolder,

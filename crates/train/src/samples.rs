@@ -28,7 +28,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of sentences that are spoken: enough to judge by, few enough to wait for.
+/// Number of sentences that are spoken: enough to judge the model, few enough to delay training little.
 pub const SPOKEN: usize = 3;
 
 /// Maximum number of characters of an id in a file name.

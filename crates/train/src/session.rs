@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 /// Steps that may be queued on a GPU before the report of the first is waited for.
 pub const AHEAD: usize = 3;
-/// Number of losses that a spike is judged by, and number of consecutive spikes that count as a new level.
+/// Number of losses that a spike is compared with, and number of consecutive spikes that count as a new level.
 const SPIKE_WINDOW: usize = 100;
 const SPIKE_PATIENCE: u32 = 20;
 /// Number of steps that a trend is computed over.
@@ -60,7 +60,7 @@ pub struct Session<'a> {
     pub listener: Option<Listener>,
 }
 
-/// Where a run is: the steps done of the current stage, and all steps of the stages before it.
+/// Position of a run: completed steps of the current stage, and all steps of the stages before it.
 #[derive(Clone, Copy)]
 struct RunPosition {
     step: u64,
@@ -68,7 +68,7 @@ struct RunPosition {
 }
 
 impl RunPosition {
-    /// The step among all steps of the run, by which curves are plotted.
+    /// The step counted over all stages; the x axis of all curves.
     fn total(self) -> u64 {
         self.before + self.step
     }
@@ -84,7 +84,7 @@ struct InFlightStep {
     control: Control,
 }
 
-/// A stage that has ended. The stage now holds the weights that become part of the model.
+/// The outcome of a stage. The stage now holds the weights that become part of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageOutcome {
     /// Why it ended.

@@ -1,4 +1,4 @@
-//! What a stage is built from, and how it is built: on one device, on several, or on the ranks of a run.
+//! Builds stages: on one device, on several, or on the ranks of a run.
 
 use crate::align::Alignments;
 use crate::bad_records::BadRecords;

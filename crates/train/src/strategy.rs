@@ -88,7 +88,7 @@ impl AvailableGpus {
 /// The requested devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StrategyRequest {
-    /// `--device`, where it is not auto.
+    /// `--device`; `None` for `auto`.
     pub device: Option<Device>,
     /// `training.multi_gpu`.
     pub multi_gpu: bool,

@@ -43,7 +43,7 @@ pub struct TrainingRun {
 }
 
 impl TrainingRun {
-    /// Begins a new run: checks its settings and base model, and makes its folder. `name` is a number if it is `None`.
+    /// Begins a new run: checks its settings and base model, and makes its folder. Without a `name`, a number is chosen.
     pub fn begin(
         name: Option<&str>,
         mut plan: Plan,
@@ -141,7 +141,7 @@ impl TrainingRun {
             session.events.append_durably("tuning", tuning)?;
         }
         let trained = pipeline::train(&mut session, &request, &corpus, Devices { machines, ranks });
-        // If a rank is lost, every other error followed from that.
+        // If a rank was lost, every other error is a consequence of that.
         let lost = |error| ranks.and_then(|ranks| ranks.health().cause()).map_or(error, TrainError::from);
         trained.map_err(lost)?;
         Ok(self.path().join(MODEL_FOLDER))
@@ -197,7 +197,7 @@ impl TrainingRun {
         plan.data.cleaner.get_or_insert_with(|| cleaner.to_string());
         if plan.tuning.as_ref().is_some_and(|tuning| !tuning.pending.is_empty()) {
             let chosen = tune::tuned(plan, request, corpus, &devices.machines).unwrap_or_else(|error| {
-                // What cannot be planned fails where it is used, with its own message.
+                // A plan that is not possible fails where it is used, with its own message.
                 progress.say(&format!("note: no setting is tuned: {error}"));
                 Vec::new()
             });

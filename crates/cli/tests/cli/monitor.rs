@@ -114,7 +114,7 @@ fn everything_nvml_tells_is_shown_and_what_it_does_not_is_no_failure() {
         .envs([("MYXTTS_CUDA_PATH", folder.as_os_str()), ("FAKE_NVML", "broken".as_ref())])
         .assert()
         .success()
-        .stderr(contains("NVML does not initialise: Driver Not Loaded (code 9)"));
+        .stderr(contains("cannot initialise NVML: Driver Not Loaded (code 9)"));
 }
 
 #[test]

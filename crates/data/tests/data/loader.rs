@@ -62,7 +62,7 @@ fn step_bytes(batch: &mut Batch<HostSlab>) -> StepBytes {
 }
 
 #[test]
-fn eighteen_combinations_of_options_have_the_same_order() {
+fn eighteen_option_sets_have_one_order() {
     let settings = Settings { worst_first: true, ..settings(8) };
     let mut hashes = Vec::new();
     for workers in [1, 2, 5] {

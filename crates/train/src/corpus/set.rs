@@ -1,8 +1,8 @@
 //! The corpora of a run: those it trains on and the one it validates on, and their records as one source.
 //!
-//! Each corpus is read by its own layout and has a cache of its own; the vocabulary is one, of everything that is trained on.
+//! Each corpus has its own layout and cache; all share one vocabulary, built from everything that is trained on.
 //! If a run trains on several corpora, ids begin with the corpus's label. A speaker's name that occurs in two training
-//! corpora means two people, unless it is the one of `data.speaker`; in a validation corpus the same name means the same person.
+//! corpora means two people, unless `data.speaker` names it; in a validation corpus the same name means the same person.
 
 use super::features::cache_for;
 use super::records::is_unwritable;
@@ -146,7 +146,7 @@ impl CorpusSet {
             match setup.save_vocabulary(options.disk.as_ref()) {
                 Err(CacheError::Lock(held @ LockError::Held { .. })) if if_locked == IfLocked::Wait => {
                     progress.say(&held.waiting_message());
-                    // Then choose again: the other process may have saved one that fits.
+                    // Then choose again: the other process may have saved a suitable one.
                     if !FolderLock::wait(&setup.cache, &options.stop).map_err(CacheError::from)? {
                         return Err(CacheError::Stopped.into());
                     }
@@ -167,8 +167,8 @@ impl CorpusSet {
         }
     }
 
-    /// The cache folder of each corpus, for records tokenised with one vocabulary. That of a single training corpus is where
-    /// its vocabulary is stored; any other is named after the vocabulary, so that a corpus can be part of several runs.
+    /// The cache folder of each corpus, for records tokenised with one vocabulary. The cache of a single training corpus
+    /// is the folder of its vocabulary; any other is named after the vocabulary, so that a corpus can be part of several runs.
     pub fn caches(&self, setup: &FeatureSetup, plan: &DataPlan) -> Vec<PathBuf> {
         let mut caches: Vec<PathBuf> = Vec::new();
         for (at, home) in self.homes(plan).into_iter().enumerate() {

@@ -23,7 +23,7 @@ enum Task {
     Loading,
     Feeding,
     Stepping,
-    /// Only measures.
+    /// Takes measurements.
     Other,
 }
 

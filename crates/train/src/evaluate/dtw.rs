@@ -77,7 +77,7 @@ impl<'a> Frames<'a> {
 /// The default removes constant effects of voice, microphone and loudness, and keeps what changes over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DtwOptions {
-    /// Subtracts from every channel its mean over time: the colour of voice and room.
+    /// Subtracts from every channel its mean over time: the timbre of voice and room.
     pub channel_mean: bool,
     /// Subtracts from every frame its mean over channels: loudness. Silence then counts as much as speech.
     pub frame_mean: bool,
@@ -93,7 +93,7 @@ pub struct DtwOptions {
     /// | 50 | 20 | 15 | 20 | 12 |
     /// | 40 | 20 | 20 | 18 | 2 |
     ///
-    /// Quiet parts distinguish sentences across voices, so with too high a floor only the voice matters.
+    /// Quiet parts distinguish sentences across voices, so with a floor that is too high only the voice matters.
     pub floor: Option<f32>,
     /// Maximum deviation of a path from the straight one, as a share of the length: with 0.2, a frame at the middle of one
     /// sequence can match those between 0.3 and 0.7 of the other. `None` sets no limit.

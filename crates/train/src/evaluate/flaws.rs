@@ -1,4 +1,4 @@
-//! Flaws of an utterance that show without a recording or a recogniser: silence instead of speech, and loops.
+//! Flaws of an utterance that can be detected without a recording or a recogniser: silence instead of speech, and loops.
 
 use super::cepstrum::cepstra;
 use super::dtw::Frames;
@@ -16,8 +16,8 @@ const LONG_PAUSE: f32 = 1.5;
 /// Length of one repetition of a loop, in frames of 11.6 ms: a tenth of a second to three seconds.
 const PERIOD_FRAMES: std::ops::RangeInclusive<usize> = 9..=258;
 
-/// Minimum seconds, and number of repetitions, over which the audio must be similar to itself one period earlier: a loop is
-/// said three times, and for two seconds in all. A digit read two or three times is not a loop.
+/// Minimum seconds, and number of repetitions, over which the audio must be similar to itself one period earlier: a loop
+/// occurs three times, for two seconds in all. A digit read two or three times is not a loop.
 const MIN_LOOP_SECONDS: f32 = 1.4;
 const MIN_REPETITIONS: usize = 2;
 
@@ -87,7 +87,7 @@ fn looping(mel: Frames<'_>, quiet: &[bool], hop: f32) -> Option<f32> {
     let wanted = (MIN_LOOP_SECONDS / hop).ceil() as usize;
     let mut most = 0;
     for round in PERIOD_FRAMES.take_while(|round| round + wanted <= mel.len()) {
-        // At least two periods long: the content has then been said three times in full.
+        // At least two periods long: the content has then occurred three times in full.
         let window = wanted.max(MIN_REPETITIONS * round);
         if round + window > mel.len() {
             break;

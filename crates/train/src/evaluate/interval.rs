@@ -75,7 +75,7 @@ mod tests {
             let found = ratio(&pairs, Seed::new(5)).unwrap();
             found.high - found.low
         };
-        assert!(narrow(400) < 0.5 * narrow(25), "more utterances are surer");
+        assert!(narrow(400) < 0.5 * narrow(25), "more utterances must narrow the interval");
     }
 
     proptest! {

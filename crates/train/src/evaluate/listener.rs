@@ -1,5 +1,5 @@
-//! A recogniser in use: it transcribes one file after another until it fails once. The failure is reported and the
-//! recogniser is not used again; the work continues without it.
+//! Transcribes one file after another until the recogniser fails once. The failure is reported, and the work continues
+//! without the recogniser.
 
 use super::measures::Recognition;
 use super::recognizer::{Recognizer, RecognizerError};
@@ -9,7 +9,7 @@ use myxtts_text::compare::NumeralReading;
 use std::path::Path;
 use std::time::Duration;
 
-/// A recogniser in use.
+/// A recogniser that is used until its first failure.
 #[derive(Debug)]
 pub struct Listener {
     recognizer: Recognizer,

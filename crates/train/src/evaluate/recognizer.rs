@@ -146,7 +146,7 @@ impl Recognizer {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("{program} does not start: {error}"))?;
+            .map_err(|error| format!("cannot start {program}: {error}"))?;
         // Both pipes are drained while it runs, or it would block on a full pipe.
         let read = |pipe: Option<Box<dyn Read + Send>>| {
             std::thread::spawn(move || {

@@ -1,5 +1,5 @@
 //! A stage over several ranks, as rank 0 runs it: it sends the same orders to all ranks, and the training loop sees one
-//! stage. Every rank makes the same steps on its slice of every batch; only the state of rank 0 is saved.
+//! stage. Every rank runs the same steps on its slice of every batch; only the state of rank 0 is saved.
 
 pub(crate) use super::join::slice;
 use super::join::{self, JoinedEngine};

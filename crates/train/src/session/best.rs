@@ -2,7 +2,7 @@
 //! of the model.
 //!
 //! Validation measures the weights that would be kept: their averages if the stage keeps averages, else the weights
-//! themselves. A new best costs one copy of the weights to the host and no file. Every checkpoint contains them, so that a
+//! themselves. A new best is copied to host memory and not written to a file. Every checkpoint contains them, so that a
 //! run that is killed resumes with the same best, or finds it again.
 
 use super::{RunPosition, Session};
@@ -16,7 +16,7 @@ use serde_json::json;
 
 /// The blob of a checkpoint with the best weights, if these are not the checkpoint's own.
 const BLOB: &str = "best";
-/// Minimum and maximum number of steps between validations, if the user sets none.
+/// Minimum and maximum number of steps between validations, unless the user sets the number.
 const INTERVAL_STEPS: (u64, u64) = (100, 500);
 /// Between those limits, the interval is this number of epochs.
 const INTERVAL_EPOCHS: u64 = 4;

@@ -76,8 +76,8 @@ pub struct Submitted {
     pub notes: Vec<String>,
 }
 
-/// Name of the number that says how much the loss of validation codes increases with the texts of other clips, in nats: near
-/// zero if the model ignores the text.
+/// Name of a measurement: how much the loss of validation codes increases with the texts of other clips, in nats. Near zero
+/// if the model ignores the text.
 pub const TEXT_GAIN: &str = "text_gain";
 
 /// The result of a pass over the validation records.
@@ -113,7 +113,7 @@ pub trait StageCore {
         false
     }
 
-    /// A number for what is optimised after `step` steps. Only scores of the same objective can be compared; the scores of a
+    /// Identifies what is optimised after `step` steps. Only scores of the same objective can be compared; the scores of a
     /// later one replace those of an earlier one.
     fn objective(&self, _step: u64) -> u64 {
         0

@@ -6,8 +6,8 @@ use myxtts_data::batch::BatchInfo;
 use myxtts_data::mel::FrontEnd;
 use std::ops::Range;
 
-/// The samples of each row's own clip that its conditioning was cut from, empty if it is from another clip. Returns no
-/// ranges if no row conditions itself.
+/// The samples of each row's own clip that its conditioning was cut from, empty if it is from another clip. No
+/// ranges at all if no row conditions itself.
 pub fn prompts(info: &BatchInfo) -> Vec<Range<usize>> {
     if info.own_companions.is_empty() {
         return Vec::new();

@@ -1,9 +1,9 @@
 //! Finds the fastest candidate on a machine whose speed varies.
 //!
-//! Two cores of a shared machine were seen to compute half as fast as a minute before, which is ten times the effect that
-//! tuning looks for. So the candidates take turns: one segment each, round after round, and a segment is judged by its
-//! difference to each other segment of the same round. A slow round affects all candidates alike; a single slow segment is
-//! outvoted by the other rounds.
+//! Two cores of a shared machine sometimes compute half as fast as a minute before, which is ten times the effect that tuning
+//! has to detect. So the candidates take turns: one segment each, round after round, and a segment is judged by its
+//! difference to each other segment of the same round. A slow round affects all candidates alike; a single slow segment
+//! has little weight among the other rounds.
 
 use crate::bench::timed_stage::SegmentStep;
 use crate::statistics::median;

@@ -8,7 +8,7 @@
 //! | `data.prefetch_buffer_size` | the default, or what fits a 32nd of the GPU's memory and a 16th of the free RAM; 4 on a CPU |
 //! | `data.buffer_size` | the default, or what fits an eighth of the free RAM; 8 on a CPU |
 //!
-//! Settings that the user made stay, and the others are fitted around them.
+//! Settings that the user made are kept, and the others are chosen to suit them.
 
 use super::facts::Facts;
 use crate::error::TrainError;

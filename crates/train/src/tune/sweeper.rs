@@ -30,8 +30,8 @@ const WARM_STEPS: u64 = 2;
 const RACE_TIME: Duration = Duration::from_secs(60);
 const MIN_ROUNDS: u64 = 5;
 /// Number of rounds for every requested step. Segments of 0.35 s on two cores of a shared machine varied by 10 %: 60 of them tell
-/// settings apart that differ by 3 %. The best of all combinations is also the luckiest, and the measurement that checks a choice
-/// has to be more certain than the choice.
+/// settings apart that differ by 3 %. The best of all combinations is partly best by chance, so an exhaustive
+/// sweep, which checks a choice, has more rounds.
 const ROUNDS: u64 = 2;
 const EXHAUSTIVE_ROUNDS: u64 = 4;
 /// Rows of a step of the stages whose batch size cannot be set, roughly.
@@ -39,7 +39,7 @@ const OTHER_STAGE_ROWS: usize = 16;
 
 /// The inputs of a sweep.
 pub struct Sweeper<'a> {
-    /// Settings; those that the user made are not tried with other values.
+    /// Settings; other values are tried only of those that the user did not set.
     pub plan: Plan,
     /// The corpus whose batches are measured.
     pub corpus: &'a Corpus,
@@ -82,7 +82,7 @@ pub struct SweepReport {
     pub accumulate: usize,
     /// The chosen settings.
     pub settings: Vec<ChosenSetting>,
-    /// Settings the user made: they were not tried with other values.
+    /// Settings that the user set: no other values were tried.
     pub left_alone: Vec<&'static str>,
     /// Batch sizes that are planned not to fit, with the bytes they would take.
     pub too_large: Vec<PlannedBatch>,

@@ -111,11 +111,11 @@ fn errors_of_the_thread_reach_the_loop() {
         _ => Ok((0, ())),
     });
     let panicking: Maker<()> = Box::new(|number, _, _| match number {
-        3 => panic!("a hole in the floor"),
+        3 => panic!("planted panic"),
         _ => Ok((0, ())),
     });
     for (maker, said) in
-        [(failing, "the disk is gone"), (panicking, "feed x panicked at batch 3: a hole in the floor")]
+        [(failing, "the disk is gone"), (panicking, "feed x panicked at batch 3: planted panic")]
     {
         let uploader = engine.uploader(Upload::Ahead).unwrap();
         let mut feed = Feed::start("feed x", uploader, 64, DEPTH, 0, maker).unwrap();

@@ -384,8 +384,8 @@ fn a_run_of_two_replicas_resumes_with_three_and_with_one() {
         let (ended, weights) = run(RunFolder::resume(runs.path(), name).unwrap(), replicas, 99);
         assert_eq!(ended.unwrap(), StageEnd::Done);
         let apart = furthest(&whole, &weights);
-        println!("two replicas, gone on with {name}: weights within {apart:.1e}");
-        assert!(apart <= if replicas == 2 { 0.0 } else { 1e-5 }, "gone on with {name}: {apart}");
+        println!("two replicas, resumed with {name}: weights within {apart:.1e}");
+        assert!(apart <= if replicas == 2 { 0.0 } else { 1e-5 }, "resumed with {name}: {apart}");
     }
     assert!(furthest(&whole, &single) <= 1e-5);
     // One optimiser state, whatever the number of replicas.
@@ -402,7 +402,7 @@ fn a_failing_replica_releases_the_others_and_its_reason_is_reported() {
         let queued = stage.submit(step, &Control::default());
         queued.and_then(|queued| stage.wait(queued.ticket)).err()
     });
-    let words = failed.expect("a disk that is gone is noticed").to_string();
+    let words = failed.expect("the failed read must be reported").to_string();
     assert!(words.contains("the disk is gone"), "{words}");
 }
 
@@ -418,7 +418,7 @@ fn a_replica_that_cannot_be_built_ends_all_with_its_reason() {
     let Err(error) = made(&build, 3) else { panic!("it was made") };
     assert!(error.to_string().contains("no memory"), "{error}");
     let build: Build = Arc::new(move |machine, slice| match slice.rank() {
-        2 => panic!("a defect, on purpose"),
+        2 => panic!("planted panic"),
         _ => whole(machine, slice),
     });
     let Err(error) = made(&build, 3) else { panic!("it was made") };

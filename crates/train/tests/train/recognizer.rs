@@ -33,7 +33,7 @@ fn a_command_prints_a_transcript() {
     let failed = heard("sh -c 'echo loading >&2; echo no such model >&2; exit 3' {wav}").unwrap_err();
     assert!(!failed.is_usage() && failed.to_string().contains("no such model"), "{failed}");
     let missing = heard("there-is-no-such-program {wav}").unwrap_err();
-    assert!(missing.to_string().contains("there-is-no-such-program does not start"), "{missing}");
+    assert!(missing.to_string().contains("cannot start there-is-no-such-program"), "{missing}");
     let began = Instant::now();
     let slow = Recognizer::command("sleep 30 {wav}").unwrap().with_timeout(Duration::from_millis(50));
     let late = slow.recognize(&wav, "en").unwrap_err();

@@ -1,4 +1,4 @@
-//! Where a run trains and how it is fed: the tables, over all small machines and short lists.
+//! The devices and the feed of a run: the documented tables, over all small machines and short lists.
 
 use myxtts_run::config::{Flag, HostResources, Key, Sources};
 use myxtts_run::exit::Exit;
