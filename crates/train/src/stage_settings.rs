@@ -27,7 +27,7 @@ impl DecoderSettings {
             discriminators: sizes.discriminators.clone(),
             rows: sizes.decoder_rows,
             window: sizes.decoder_window,
-            heard: sizes.speaker_frames,
+            speaker_frames: sizes.speaker_frames,
             discriminators_from: sizes.discriminators_from,
             mel_weight: plan.training.decoder_mel_weight.unwrap_or(MEL_WEIGHT),
             balance: plan.data.balance_temperature,
@@ -108,7 +108,7 @@ pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: ComputeDevice)
     let cached = plan.data.native_loading && plan.data.preprocessing_mode != PreprocessingMode::Runtime;
     match &corpus.data_side {
         Some(DataSide { device, waveforms, .. }) => {
-            Conditioning::Sound { device: *device, waveforms: waveforms.clone() }
+            Conditioning::Waveforms { device: *device, waveforms: waveforms.clone() }
         }
         // On a CPU there is no closer memory, and without a cache there are no mels yet.
         None if plan.data.keep_on_device && cached && machine.device != Device::Cpu => {

@@ -46,7 +46,7 @@ pub struct DecoderSettings {
     /// GPT latents per window.
     pub window: usize,
     /// Mel frames that the speaker vector is computed from.
-    pub heard: usize,
+    pub speaker_frames: usize,
     /// Share of the steps, 0 to 1, after which the discriminators join: before that, every generated waveform is easy to
     /// tell from a real one.
     pub discriminators_from: f64,

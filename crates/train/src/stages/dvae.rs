@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 use step::{Ready, ready};
-use token_targets::{SPOKEN_MEL, WithTokens};
+use token_targets::{MEL_WITH_TOKEN, WithTokens};
 
 pub use mel_feed::MelDevice;
 pub use settings::DvaeSettings;
@@ -50,14 +50,14 @@ struct DvaeBatch {
     rows: u64,
     records: Vec<u32>,
     /// The input of its mels, if a device computes them.
-    given: Option<ConditioningInput>,
+    mel_input: Option<ConditioningInput>,
 }
 
 impl DvaeBatch {
-    fn of(bytes: &[u8], info: &BatchInfo, given: Option<ConditioningInput>) -> DvaeBatch {
+    fn of(bytes: &[u8], info: &BatchInfo, mel_input: Option<ConditioningInput>) -> DvaeBatch {
         let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
         let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
-        DvaeBatch { rows: u64::from(info.rows_valid), records, given }
+        DvaeBatch { rows: u64::from(info.rows_valid), records, mel_input }
     }
 }
 
@@ -143,9 +143,9 @@ pub(crate) fn batches(
 ) -> Result<(Batches, Option<Batches>), TrainError> {
     let batches = learning(settings);
     let mut learnt = batches.clone();
-    if source.columns().contains(&SPOKEN_MEL) {
+    if source.columns().contains(&MEL_WITH_TOKEN) {
         let silence = learnt.parts[0].pad;
-        learnt.parts = vec![Part { pad: silence, ..Part::window(SPOKEN_MEL, settings.frames) }];
+        learnt.parts = vec![Part { pad: silence, ..Part::window(MEL_WITH_TOKEN, settings.frames) }];
     }
     let plan = Batches::new(source, train.iter().copied(), learnt)?;
     if validation.is_empty() {
@@ -333,7 +333,7 @@ impl DvaeStage {
         let column = batches.settings().parts[0].column;
         maker_of(self.learnt.clone(), batches, first, options, move |bytes, info, into, _| {
             let frames = bytemuck::cast_slice(field(bytes, info, column.name));
-            if column == SPOKEN_MEL {
+            if column == MEL_WITH_TOKEN {
                 let (mels, spoken) = token_targets::split(column, frames, (window, 0), per_code);
                 image.write_divided(into, mel, &mels, &stats);
                 if let Some(tokens) = tokens {

@@ -126,7 +126,7 @@ impl GptStage {
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
         let conditioning = ConditioningFeed::of(&settings, &engine, &source, &stats)?;
-        let fed = (&*conditioning.fed, conditioning.heard);
+        let fed = (&*conditioning.records, conditioning.kind);
         let (plan, held_out) =
             step_builder::batches(&settings, &*source, fed, RecordSplit { train, validation })?;
         let mut filler = Filler::new(
@@ -265,11 +265,11 @@ impl GptStage {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
             // Drop the old one first: there is memory for one.
             self.feed = None;
-            let (feeding, source) = (self.settings.feeding, self.conditioning.fed.clone());
+            let (feeding, source) = (self.settings.feeding, self.conditioning.records.clone());
             let options = self.slice.loading(feeding.loading());
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let mut filler = self.filler.clone();
-            (filler.kind, filler.engine) = (self.conditioning.heard, self.conditioning.maker.clone());
+            (filler.kind, filler.engine) = (self.conditioning.kind, self.conditioning.maker.clone());
             filler.augmenter = self.augmenter.clone();
             let maker = filler.maker(source, &self.batches, number, options)?;
             let bytes = self.filler.slot_bytes(&self.batches, self.slice.world())?;

@@ -243,7 +243,7 @@ fn mels_computed_on_a_device_equal_those_of_the_cache() {
     let (source, waveforms) = with_sound(folder.path(), 1);
     for masks in [Masks::Corrected, Masks::Coqui] {
         let fed = learnt(source.clone(), Conditioning::Batch, masks);
-        let sound = Conditioning::Sound { device: Device::Cpu, waveforms: waveforms.clone() };
+        let sound = Conditioning::Waveforms { device: Device::Cpu, waveforms: waveforms.clone() };
         let made = learnt(source.clone(), sound, masks);
         for (step, (a, b)) in fed.0.iter().zip(&made.0).enumerate() {
             assert!(a.good && b.good);
@@ -261,7 +261,7 @@ fn a_missing_device_leaves_batches_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let (sung, _) = Sung::in_folder(folder.path(), 1);
     let source: Arc<dyn RecordSource> = Arc::new(sung);
-    let gone = Conditioning::Sound { device: Device::Cuda(63), waveforms: source.clone() };
+    let gone = Conditioning::Waveforms { device: Device::Cuda(63), waveforms: source.clone() };
     let (reports, said, _) = learnt(source.clone(), gone, Masks::Corrected);
     let (fed, ..) = learnt(source, Conditioning::Batch, Masks::Corrected);
     assert_eq!(reports.last().unwrap().loss.to_bits(), fed.last().unwrap().loss.to_bits());
@@ -291,7 +291,7 @@ fn conditioning_on_the_device_is_in_the_forecast() {
     };
     let fed = planned(Conditioning::Batch, u64::MAX);
     let resident = Conditioning::Resident { at_most: 1.0 / 16.0 };
-    let sound = Conditioning::Sound { device: Device::Cpu, waveforms };
+    let sound = Conditioning::Waveforms { device: Device::Cpu, waveforms };
     let table = 4 * 80 * (0..COUNT).map(|record| u64::from(source.rows(record, 1))).sum::<u64>();
     for (conditioning, least) in [(resident.clone(), table), (sound, 1)] {
         let (stage, _) = trained(source.clone(), conditioning.clone(), Masks::Corrected);
@@ -306,7 +306,8 @@ fn conditioning_on_the_device_is_in_the_forecast() {
     let (stage, _) = trained(source, Conditioning::Batch, Masks::Corrected);
     assert_eq!(stage.held(), stage.engine().memory().total() as u64);
     // On another device it takes no memory of the model's device.
-    let away = Conditioning::Sound { device: Device::Cuda(1), waveforms: Arc::new(Voices { broken: None }) };
+    let away =
+        Conditioning::Waveforms { device: Device::Cuda(1), waveforms: Arc::new(Voices { broken: None }) };
     assert_eq!(planned(away, u64::MAX), fed);
 }
 

@@ -242,7 +242,7 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
         discriminators: Networks::of(Preset::Tiny, text).discriminators,
         rows: 4,
         window: 2,
-        heard: 32,
+        speaker_frames: 32,
         discriminators_from: 0.5,
         mel_weight: 45.0,
         mode: Mode::Captured,

@@ -263,7 +263,7 @@ pub fn stage(
                 discriminators,
                 rows: 2,
                 window: 2,
-                heard: 32,
+                speaker_frames: 32,
                 // Discriminators join after half of the steps.
                 discriminators_from: 0.5,
                 mel_weight: 45.0,

@@ -75,7 +75,7 @@ impl RowBuffers {
         draw: u64,
     ) -> Result<(), RecordError> {
         let features = floats(source, reference.record as usize, SPEAKER_MEL)?;
-        self.speaker.extend(window_of(&features, settings.speaker.mels, settings.heard, draw));
+        self.speaker.extend(window_of(&features, settings.speaker.mels, settings.speaker_frames, draw));
         Ok(())
     }
 

@@ -85,7 +85,7 @@ pub(super) fn build(
     let rows = slice.rows(settings.rows as u32)? as usize;
     let count = settings.decoder.samples_of(settings.window);
     let latents = tape.input([rows, settings.window, settings.decoder.latent], DType::F32);
-    let speaker = tape.input([rows, settings.heard, settings.speaker.mels], DType::F32);
+    let speaker = tape.input([rows, settings.speaker_frames, settings.speaker.mels], DType::F32);
     let wave = tape.input([rows, count, 1], DType::F32);
     let asked = who.map(|table| {
         let people = tape.layout().get(table).shape.dim(0);

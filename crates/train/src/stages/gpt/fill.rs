@@ -3,7 +3,7 @@
 
 use super::acoustic_targets::AcousticTargets;
 use super::augment::{Augmenter, whole_rows};
-use super::conditioning_engine::{ConditioningEngine, HasMelInput, Shared};
+use super::conditioning_engine::{ConditioningEngine, HasMelInput, SharedEngine};
 use super::conditioning_feed::ConditioningKind;
 use super::conditioning_input::ConditioningInput;
 use super::shuffled::{shift, shuffled};
@@ -31,14 +31,14 @@ pub(in crate::stages) struct GptBatch {
     /// Number of valid targets of text, codes and alignment head.
     pub targets: [f32; 3],
     /// The input of its conditioning, if a device computes it.
-    pub(super) given: Option<ConditioningInput>,
+    pub(super) mel_input: Option<ConditioningInput>,
     /// Whether rows have each other's texts; false if that was not requested or is not possible.
     pub(super) is_shuffled: bool,
 }
 
 impl HasMelInput for GptBatch {
     fn take_mel_input(&mut self) -> Option<ConditioningInput> {
-        self.given.take()
+        self.mel_input.take()
     }
 }
 
@@ -55,7 +55,7 @@ pub(in crate::stages) struct Filler {
     /// What the records have instead of conditioning mels.
     pub(super) kind: ConditioningKind,
     /// The engine that computes conditioning; `None` if batches carry it.
-    pub(super) engine: Option<Shared>,
+    pub(super) engine: Option<SharedEngine>,
     /// Whether rows get the texts of other rows, if a batch has several.
     pub(super) shuffle_texts: bool,
     /// Whether there are targets of the alignment head.
@@ -188,9 +188,10 @@ impl Filler {
             };
             image.write_divided(into, value, &acoustic.of(segments, shape.mel)?, &self.stats);
         }
-        let mut given = None;
+        let mut mel_input = None;
         if let Condition::Mels { mels: input, lengths } = inputs.condition {
-            let (name, heard) = ("companion_conditioning_mel", ints("companion_conditioning_mel_rows"));
+            let (name, valid_frames) =
+                ("companion_conditioning_mel", ints("companion_conditioning_mel_rows"));
             let held = field(bytes, info, name);
             match self.kind {
                 ConditioningKind::Mels => {
@@ -198,23 +199,25 @@ impl Filler {
                     if lengths.is_some() {
                         let window = &mut into[image.range(input)];
                         let frame = window.len() / (shape.batch * shape.frames);
-                        repeat_frames(window, frame, heard);
+                        repeat_frames(window, frame, valid_frames);
                     }
                 }
                 kind => {
-                    let mut own = self.place(shape.batch, image.range(input), made)?;
+                    let mut own = self.conditioning_input(shape.batch, image.range(input), made)?;
                     match kind {
-                        ConditioningKind::RowIndices { silence } => own.write_places(ints(name), silence)?,
-                        _ => own.write_sound(held, heard)?,
+                        ConditioningKind::RowIndices { silence } => {
+                            own.write_mel_indices(ints(name), silence)?
+                        }
+                        _ => own.write_waveforms(held, valid_frames)?,
                     }
                     if lengths.is_some() {
-                        own.repeat(heard)?;
+                        own.repeat(valid_frames)?;
                     }
-                    given = Some(own);
+                    mel_input = Some(own);
                 }
             }
             if let Some(lengths) = lengths {
-                let (frames, with_latents) = frame_lengths(&self.sizes, heard);
+                let (frames, with_latents) = frame_lengths(&self.sizes, valid_frames);
                 image.write_i32(into, lengths.frames, &frames);
                 image.write_i32(into, lengths.with_latents, &with_latents);
             }
@@ -231,11 +234,11 @@ impl Filler {
         let records = clips(&[ints("record"), ints("companion")]);
         let targets = [counted(&sequences.text_targets), counted(&sequences.mel_targets), aligned];
         let (rows, is_shuffled) = (u64::from(info.rows_valid), moved.is_some());
-        Ok((image.bytes(), GptBatch { shape, rows, records, targets, given, is_shuffled }))
+        Ok((image.bytes(), GptBatch { shape, rows, records, targets, mel_input, is_shuffled }))
     }
 
     /// The slot for the conditioning input of a batch, as soon as it may be written.
-    fn place(
+    fn conditioning_input(
         &self,
         rows: usize,
         range: Range<usize>,
@@ -244,7 +247,7 @@ impl Filler {
         let Some(engine) = &self.engine else {
             return Err(TrainError::Feed("no device computes the conditioning of these batches".into()));
         };
-        ConditioningEngine::placed(engine, rows, range, made)
+        ConditioningEngine::wait_for_input(engine, rows, range, made)
     }
 
     /// Makes the batches of a plan in their order, from batch `first` on.

@@ -56,7 +56,7 @@ pub(super) fn options(settings: &GptSettings, recipe: &Recipe) -> EngineOptions 
 pub(crate) fn batches(
     settings: &GptSettings,
     source: &dyn RecordSource,
-    (fed, heard): (&dyn RecordSource, ConditioningKind),
+    (records, kind): (&dyn RecordSource, ConditioningKind),
     RecordSplit { train, validation }: RecordSplit<'_>,
 ) -> Result<(Batches, Option<Batches>), TrainError> {
     let batches = Settings {
@@ -74,8 +74,8 @@ pub(crate) fn batches(
         parts: parts(settings.frames, ConditioningKind::Mels),
         ..Settings::default()
     };
-    let own = Settings { parts: parts(settings.frames, heard), ..batches.clone() };
-    let plan = Batches::new(fed, train.iter().copied(), own)?;
+    let own = Settings { parts: parts(settings.frames, kind), ..batches.clone() };
+    let plan = Batches::new(records, train.iter().copied(), own)?;
     if validation.is_empty() {
         return Ok((plan, None));
     }
