@@ -57,7 +57,7 @@ pub struct Args {
 
 fn plant() -> impl TypedValueParser<Value = FaultKind> {
     let names = clap::builder::PossibleValuesParser::new(FaultKind::ALL.map(FaultKind::name));
-    names.map(|name| FaultKind::named(&name).unwrap_or(FaultKind::Healthy))
+    names.map(|name| FaultKind::from_name(&name).unwrap_or(FaultKind::Healthy))
 }
 
 /// Number of batches before the trace: the buffer fills, and most batch shapes occur.

@@ -65,7 +65,7 @@ pub struct Column {
 
 impl Column {
     /// Returns the column of that name among [`COLUMNS`].
-    pub fn named(name: &str) -> Option<Column> {
+    pub fn from_name(name: &str) -> Option<Column> {
         COLUMNS.into_iter().find(|column| column.name == name)
     }
 

@@ -170,7 +170,7 @@ impl Voice {
     }
 
     /// Finds a voice by name.
-    pub fn named(name: &str) -> Option<&'static Voice> {
+    pub fn from_name(name: &str) -> Option<&'static Voice> {
         match name.strip_prefix("voice-") {
             Some(number) => ALL.get(number.parse::<usize>().ok()?.checked_sub(1)?),
             None => ALL[..VOICES.len()].iter().find(|voice| voice.name == name),
@@ -190,9 +190,9 @@ mod tests {
             (all.len(), all[0].name, all[3].name, all[999].name),
             (1000, "mina", "voice-0004", "voice-1000")
         );
-        assert!(all.iter().all(|voice| Voice::named(voice.name) == Some(voice)));
+        assert!(all.iter().all(|voice| Voice::from_name(voice.name) == Some(voice)));
         for none in ["voice-0001", "voice-0003", "voice-1001", "voice-4", "voice-", "anna", ""] {
-            assert_eq!(Voice::named(none), None, "{none}");
+            assert_eq!(Voice::from_name(none), None, "{none}");
         }
     }
 

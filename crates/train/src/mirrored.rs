@@ -110,7 +110,7 @@ impl Mirrored {
         }
         drop(answer);
         let link = links.remove(0);
-        let first = built(&link, machines[0], build);
+        let first = build_replica(&link, machines[0], build);
         if let Err(error) = &first {
             link.fail(error);
         }
@@ -189,7 +189,7 @@ fn communicators(machines: &[ComputeDevice]) -> Result<Vec<Arc<Communicator>>, T
     Ok(joined.into_iter().map(Arc::new).collect())
 }
 
-fn built(link: &Link, machine: ComputeDevice, build: &Build) -> Result<Box<dyn Stage>, TrainError> {
+fn build_replica(link: &Link, machine: ComputeDevice, build: &Build) -> Result<Box<dyn Stage>, TrainError> {
     let mut stage = build(machine, ReplicaSlice::of(link.replica.clone()))?;
     link.join(stage.engine_mut());
     Ok(stage)
@@ -204,7 +204,7 @@ fn serve(
     answer: Sender<(usize, Result<(), TrainError>)>,
     orders: Receiver<Work>,
 ) {
-    let stage = built(&link, machine, &build);
+    let stage = build_replica(&link, machine, &build);
     // It may hold a large model.
     drop(build);
     let mut stage = match stage {
@@ -258,7 +258,7 @@ fn is_consequence(error: &TrainError) -> bool {
 
 /// Joins the reports of the slices into the report of the whole batch. Losses and notes are parts of a sum; norms and
 /// verdicts are of the summed gradient, and so must be the same on all replicas: if not, the replicas have diverged.
-pub(crate) fn joined(reports: &[Report]) -> Result<Report, TrainError> {
+pub(crate) fn merge_reports(reports: &[Report]) -> Result<Report, TrainError> {
     let mut all = reports[0];
     for (rank, report) in reports.iter().enumerate().skip(1) {
         let near = (report.norm - all.norm).abs() <= MAX_NORM_DIFFERENCE * all.norm.abs();
@@ -323,7 +323,7 @@ impl Stage for Mirrored {
         // Reports of earlier steps that were not requested are dropped.
         let tickets = self.queued.drain(..=at).next_back().unwrap_or_default();
         let reports = self.everywhere(move |rank, stage| stage.wait(tickets[rank]))?;
-        joined(&reports)
+        merge_reports(&reports)
     }
 
     /// When one replica gets no batch, others may be in the middle of the step or past it.

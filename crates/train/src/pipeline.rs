@@ -99,7 +99,7 @@ pub fn train(
             (StageKind::Decoder, "data.decoder_batch_size", sizes.decoder_rows),
         ] {
             if due(&model, kind, &plan.recipe(kind, fine_tune)) {
-                evenly(setting, rows, ranks.world())?;
+                check_even_split(setting, rows, ranks.world())?;
             }
         }
     }
@@ -143,7 +143,7 @@ pub(crate) fn retrained_parts(plan: &Plan, only: Option<StageKind>) -> Vec<&'sta
 }
 
 /// Checks that all ranks get the same number of rows.
-fn evenly(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
+fn check_even_split(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
     match rows.is_multiple_of(world) {
         true => Ok(()),
         false => {

@@ -303,7 +303,7 @@ impl Resynthesizer {
                 this.synthesizer.as_mut().and_then(|own| similarity(own, clip, heard.as_ref()));
             measures.heard = listener.as_deref_mut().and_then(|listener| match measures.flaws.silent {
                 true => Some(listener.silence(text, language)),
-                false => listener.hear(&path, text, language),
+                false => listener.transcribe(&path, text, language),
             });
             Ok(measures)
         };

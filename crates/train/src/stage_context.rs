@@ -127,7 +127,7 @@ impl<'a> StageContext<'a> {
                         start_delay: side.model_start_delay,
                     });
                 }
-                self.placed(settings.rows as usize, model, move |machine, slice, model| {
+                self.build_on_devices(settings.rows as usize, model, move |machine, slice, model| {
                     let (settings, source) = (settings.clone(), source.clone());
                     let sides = RecordSplit { train: &sides.0, validation: &sides.1 };
                     Ok(Box::new(DvaeStage::new(slice, settings, recipe, machine, source, sides, model)?))
@@ -153,7 +153,7 @@ impl<'a> StageContext<'a> {
                     Some(_) => self.replicas().max(1),
                     None => plan.data.batch_size,
                 };
-                self.placed(rows, model, move |machine, slice, model| {
+                self.build_on_devices(rows, model, move |machine, slice, model| {
                     let (settings, source) = (settings.clone(), source.clone());
                     let sides = RecordSplit { train: &sides.0, validation: &sides.1 };
                     Ok(Box::new(GptStage::new(slice, settings, recipe, machine, source, sides, model)?))
@@ -183,7 +183,7 @@ impl<'a> StageContext<'a> {
                 };
                 let settings = DecoderSettings { mode, feeding, ..DecoderSettings::from_plan(plan, &sizes) };
                 let clips = Arc::new(Clips::load(&settings, &*source, latents, corpus.split())?);
-                self.placed(settings.rows, model, move |machine, slice, model| {
+                self.build_on_devices(settings.rows, model, move |machine, slice, model| {
                     let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
                     Ok(Box::new(DecoderStage::new(slice, settings, recipe, machine, source, clips, model)?))
                 })
@@ -193,7 +193,7 @@ impl<'a> StageContext<'a> {
 
     /// Builds a stage on one device, or a replica of it on as many devices as a batch of `rows` rows can be split over. The
     /// batch sizes of some stages are fixed, so one of three devices may stay idle.
-    fn placed(
+    fn build_on_devices(
         &self,
         rows: usize,
         model: &mut Model,

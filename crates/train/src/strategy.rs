@@ -149,7 +149,7 @@ impl std::fmt::Display for Strategy {
         match self {
             Strategy::Cpu => f.write_str("the CPU"),
             Strategy::One(gpu) => write!(f, "one device, GPU {gpu}"),
-            Strategy::Mirrored(gpus) => write!(f, "mirrored on GPUs {}", listed(gpus)),
+            Strategy::Mirrored(gpus) => write!(f, "mirrored on GPUs {}", list_gpus(gpus)),
         }
     }
 }
@@ -272,14 +272,14 @@ pub fn fall_back(found: &AvailableGpus, request: &StrategyRequest) -> Option<(St
             "the model trains on the GPU that exists, and batches are made on the CPU and buffered".to_owned()
         }
         (kept, None) => {
-            format!("the model trains on {}, and batches are made on the CPU and buffered", listed(kept))
+            format!("the model trains on {}, and batches are made on the CPU and buffered", list_gpus(kept))
         }
-        (kept, Some(data)) => format!("{data} prepares batches for {}", listed(kept)),
+        (kept, Some(data)) => format!("{data} prepares batches for {}", list_gpus(kept)),
     };
     let sentence = format!(
         "{DATA} = {data} and {MODEL} = {} name GPUs that do not exist here ({}); {}: {instead}. --strict-devices makes this an error",
-        listed(model),
-        listed(&missing),
+        list_gpus(model),
+        list_gpus(&missing),
         found.describe()
     );
     let model = (!kept.is_empty()).then_some(kept);
@@ -293,7 +293,7 @@ pub fn strategy(
 ) -> Result<Decision<Strategy>, StrategyError> {
     if request.device == Some(Device::Cpu) {
         // Visible GPUs do not matter then, nor whether any exist.
-        return named(found, request, Device::Cpu);
+        return apply_device_flag(found, request, Device::Cpu);
     }
     let visible = request.visible.as_deref().map(|gpus| known(found, VISIBLE, gpus)).transpose()?;
     let model = request.model.as_deref().map(|gpus| known(found, MODEL, gpus)).transpose()?;
@@ -301,13 +301,13 @@ pub fn strategy(
         && let Some(gpu) = model.iter().find(|gpu| !visible.contains(gpu))
     {
         return Err(contradiction(
-            format!("{VISIBLE} = {}", listed(visible)),
+            format!("{VISIBLE} = {}", list_gpus(visible)),
             format!("{MODEL} with {gpu}"),
             "a model can only be on a GPU that is visible; name it in both, or leave one of them out",
         ));
     }
     if let Some(device) = request.device {
-        return named(found, request, device);
+        return apply_device_flag(found, request, device);
     }
     let all: Vec<u32> = found.gpus.iter().map(|(number, _)| *number).collect();
     let may = model.or(visible).unwrap_or(&all);
@@ -321,15 +321,15 @@ pub fn strategy(
         [gpu] => (Strategy::One(*gpu), format!("it is the only usable GPU{whose}: {}", found.describe())),
         [first, ..] if !request.multi_gpu && model.is_none() => (
             Strategy::One(*first),
-            format!("the first of {}{whose}; --multi-gpu trains on all of them", listed(may)),
+            format!("the first of {}{whose}; --multi-gpu trains on all of them", list_gpus(may)),
         ),
         several if request.multi_gpu => (
             Strategy::Mirrored(several.to_vec()),
-            format!("training.multi_gpu is on, and {} are usable{whose}", listed(several)),
+            format!("training.multi_gpu is on, and {} are usable{whose}", list_gpus(several)),
         ),
         several => (
             Strategy::Mirrored(several.to_vec()),
-            format!("{MODEL} names {}, and a model on several GPUs is mirrored", listed(several)),
+            format!("{MODEL} names {}, and a model on several GPUs is mirrored", list_gpus(several)),
         ),
     };
     let mut warnings = Vec::new();
@@ -341,7 +341,7 @@ pub fn strategy(
 }
 
 /// Applies `--device`, which overrides everything else; a conflicting setting is an error.
-fn named(
+fn apply_device_flag(
     found: &AvailableGpus,
     request: &StrategyRequest,
     device: Device,
@@ -362,13 +362,13 @@ fn named(
     let only = gpu.as_slice();
     if let Some(model) = request.model.as_deref().filter(|model| *model != only) {
         let why = "both choose the device of the model: leave one of them out";
-        return Err(contradiction(flag, format!("{MODEL} = {}", listed(model)), why));
+        return Err(contradiction(flag, format!("{MODEL} = {}", list_gpus(model)), why));
     }
     if let (Some(gpu), Some(visible)) = (gpu, request.visible.as_deref())
         && !visible.contains(&gpu)
     {
         let why = "that GPU is not one of the visible ones: name it there too, or leave one of them out";
-        return Err(contradiction(flag, format!("{VISIBLE} = {}", listed(visible)), why));
+        return Err(contradiction(flag, format!("{VISIBLE} = {}", list_gpus(visible)), why));
     }
     let choice = gpu.map_or(Strategy::Cpu, Strategy::One);
     Ok(Decision { choice, reason: format!("chosen by {flag}"), warnings: Vec::new() })
@@ -392,7 +392,7 @@ pub fn feed(found: &AvailableGpus, request: &StrategyRequest) -> Result<Decision
             let reason = format!(
                 "GPU {data} prepares batches and {} {}; up to {buffer_size} wait between them, and the model starts when \
                  they are ready, after {model_start_delay} s at the earliest",
-                listed(model),
+                list_gpus(model),
                 if model.len() == 1 { "trains" } else { "train" }
             );
             (Feed::MultiGpu { data, model: model.to_vec(), buffer_size, model_start_delay }, reason)
@@ -444,7 +444,7 @@ fn contradiction(one: String, other: String, why: &'static str) -> StrategyError
 }
 
 /// `0, 1 and 2`
-fn listed(gpus: &[u32]) -> String {
+fn list_gpus(gpus: &[u32]) -> String {
     let words: Vec<String> = gpus.iter().map(u32::to_string).collect();
     match words.split_last() {
         Some((last, [])) => last.clone(),

@@ -24,7 +24,7 @@ impl Stage for FaultyStage<'_> {
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
         let mut queued = self.stage.submit(step, control)?;
-        for _ in 0..self.fault.more(step) {
+        for _ in 0..self.fault.extra_runs(step) {
             // The step ends when the last of its runs does.
             if let Some(ticket) = self.stage.replay(queued.shape, control)? {
                 queued.ticket = ticket;

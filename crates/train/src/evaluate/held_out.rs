@@ -127,7 +127,7 @@ pub fn evaluate(
                 if let Some(listener) = output.listener.as_deref_mut() {
                     measures.heard = match measures.flaws.silent {
                         true => Some(listener.silence(&right.text, &right.language)),
-                        false => listener.hear(&folder.join(&file), &right.text, &right.language),
+                        false => listener.transcribe(&folder.join(&file), &right.text, &right.language),
                     };
                     if let Some(error) = listener.failed().filter(|_| !said) {
                         progress.say(&format!(

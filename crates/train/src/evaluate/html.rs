@@ -117,7 +117,7 @@ impl Row<'_> {
             out.push_str("<td>");
             if let Some(Cell { file, measures }) = cell {
                 let _ = write!(out, "<audio controls preload=\"none\" src=\"{}\"></audio>", address(file));
-                measures.iter().for_each(|measures| out.push_str(&described(measures)));
+                measures.iter().for_each(|measures| out.push_str(&describe_measures(measures)));
             }
             out.push_str("</td>");
         }
@@ -126,7 +126,7 @@ impl Row<'_> {
 }
 
 /// Describes the measures of one audio file.
-fn described(measures: &Measures) -> String {
+fn describe_measures(measures: &Measures) -> String {
     let mut out = String::new();
     if let Some(heard) = &measures.heard {
         let class = if heard.score.words.errors > 0 { "bad" } else { "note" };

@@ -40,12 +40,12 @@ impl Listener {
     }
 
     /// Transcribes a WAV file that should contain `text`; `None` once the recogniser has failed.
-    pub fn hear(&mut self, wav: &Path, text: &str, language: &str) -> Option<Recognition> {
+    pub fn transcribe(&mut self, wav: &Path, text: &str, language: &str) -> Option<Recognition> {
         if self.failed.is_some() {
             return None;
         }
         match self.recognizer.recognize(wav, language) {
-            Ok(transcript) => Some(self.heard(transcript, text, language)),
+            Ok(transcript) => Some(self.recognition(transcript, text, language)),
             Err(error) => {
                 self.failed = Some(error);
                 None
@@ -56,10 +56,10 @@ impl Listener {
     /// The result for silence: an empty transcript in which every word is an error. Recognisers tend to invent words for
     /// silence.
     pub fn silence(&self, text: &str, language: &str) -> Recognition {
-        self.heard(String::new(), text, language)
+        self.recognition(String::new(), text, language)
     }
 
-    fn heard(&self, transcript: String, text: &str, language: &str) -> Recognition {
+    fn recognition(&self, transcript: String, text: &str, language: &str) -> Recognition {
         let score = words::score(text, &transcript, language, self.numerals);
         Recognition { transcript, score }
     }

@@ -64,7 +64,7 @@ mod tests {
     }
 
     /// Pseudo-random numbers between -1 and 1 for a seed.
-    fn drawn(seed: u64, len: usize) -> Vec<f32> {
+    fn random_values(seed: u64, len: usize) -> Vec<f32> {
         myxtts_tensor::random::Stream::new(seed).normals(len)
     }
 
@@ -91,7 +91,7 @@ mod tests {
             // Smooth like speech: every third frame is random, the others are interpolated.
             let mel = |i: u64| {
                 let frames = frames + 3 * i as usize;
-                stretched(&drawn(seed * 10 + i, frames / 3 * CHANNELS), frames)
+                stretched(&random_values(seed * 10 + i, frames / 3 * CHANNELS), frames)
             };
             let mels: Vec<Vec<f32>> = (0..6).map(mel).collect();
             let candidates: Vec<Frames<'_>> = mels.iter().map(|mel| of(mel)).collect();
@@ -108,7 +108,7 @@ mod tests {
 
         #[test]
         fn the_right_speaker_is_nearest_at_any_vector_length(seed in 0u64..1000, who in 0usize..5, loud in 0.01f32..100.0) {
-            let all: Vec<Vec<f32>> = (0..5).map(|i| drawn(seed * 5 + i, 16)).collect();
+            let all: Vec<Vec<f32>> = (0..5).map(|i| random_values(seed * 5 + i, 16)).collect();
             let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
             let heard: Vec<f32> = all[who].iter().map(|x| x * loud).collect();
             let found = speakers(&heard, &all);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn silence_matches_no_candidate() {
-        let (a, b) = (drawn(1, 40), drawn(2, 40));
+        let (a, b) = (random_values(1, 40), random_values(2, 40));
         let found = sentences(of(&[]), &[of(&a), of(&b)], &DtwOptions::default());
         assert_eq!(found.nearest(), None);
         assert_eq!([found.rank(0), found.rank(1)], [2, 2]);

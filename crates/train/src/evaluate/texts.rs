@@ -167,7 +167,7 @@ fn speak_one(
         (None, Some(path)) => match references.get(path) {
             Some(known) => known.clone(),
             None => {
-                let heard = hear(synthesizer, path)?;
+                let heard = encode_reference(synthesizer, path)?;
                 references.insert(path.clone(), heard.clone());
                 heard
             }
@@ -209,7 +209,7 @@ fn speak_one(
     item.measures.similarity = similarity(synthesizer, &clip, reference.as_ref().ok());
     item.measures.heard = listener.and_then(|listener| match item.measures.flaws.silent {
         true => Some(listener.silence(&one.text, language)),
-        false => listener.hear(&path, &one.text, language),
+        false => listener.transcribe(&path, &one.text, language),
     });
     Ok(item)
 }
@@ -240,7 +240,7 @@ pub fn similarity(synthesizer: &mut Synthesizer, clip: &Clip, reference: Option<
     (found.len() == wanted.len()).then(|| rank::similarity(&found, wanted)).flatten()
 }
 
-fn hear(synthesizer: &mut Synthesizer, path: &Path) -> Result<Result<Voice, String>, SpeakError> {
+fn encode_reference(synthesizer: &mut Synthesizer, path: &Path) -> Result<Result<Voice, String>, SpeakError> {
     match audio::decode(path) {
         Ok(decoded) => recoverable(synthesizer.encode_voice(&[decoded.clip])),
         Err(error) => Ok(Err(error.to_string())),

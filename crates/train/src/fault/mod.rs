@@ -98,7 +98,7 @@ impl FaultKind {
     }
 
     /// The fault with this name.
-    pub fn named(name: &str) -> Option<FaultKind> {
+    pub fn from_name(name: &str) -> Option<FaultKind> {
         FaultKind::ALL.into_iter().find(|plant| plant.name() == name)
     }
 }
@@ -182,7 +182,7 @@ impl Fault {
 
     /// The next number of a series in 0 to 1.
     fn draw(&self) -> f64 {
-        drawn(self.draws.fetch_add(1, Relaxed))
+        random_unit(self.draws.fetch_add(1, Relaxed))
     }
 
     /// Records with this fault.
@@ -220,18 +220,20 @@ impl Fault {
     }
 
     /// Number of extra runs of a step.
-    pub(crate) fn more(&self, step: u64) -> u64 {
+    pub(crate) fn extra_runs(&self, step: u64) -> u64 {
         match self.plant {
             _ if !self.is_armed() => 0,
             FaultKind::SlowStep => 1,
-            FaultKind::NoisyStep if drawn(2 * step) < NOISY => 1 + (drawn(2 * step + 1) * 3.0) as u64,
+            FaultKind::NoisyStep if random_unit(2 * step) < NOISY => {
+                1 + (random_unit(2 * step + 1) * 3.0) as u64
+            }
             _ => 0,
         }
     }
 }
 
 /// A number in 0 to 1 for every index (SplitMix64).
-fn drawn(index: u64) -> f64 {
+fn random_unit(index: u64) -> f64 {
     let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -239,15 +241,15 @@ fn drawn(index: u64) -> f64 {
 }
 
 thread_local! {
-    static OWED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static ACCUMULATED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Adds to the delay of this thread. Returns the whole delay once it is long enough for a precise sleep.
-fn owed(time: Duration) -> Option<Duration> {
-    let owed = OWED.get() + time;
-    let is_due = owed >= Duration::from_millis(1);
-    OWED.set(if is_due { Duration::ZERO } else { owed });
-    is_due.then_some(owed)
+fn accumulated_delay(time: Duration) -> Option<Duration> {
+    let delay = ACCUMULATED.get() + time;
+    let is_due = delay >= Duration::from_millis(1);
+    ACCUMULATED.set(if is_due { Duration::ZERO } else { delay });
+    is_due.then_some(delay)
 }
 
 #[cfg(test)]
@@ -257,7 +259,7 @@ mod tests {
     #[test]
     fn names_round_trip_and_causes_are_distinct() {
         for plant in FaultKind::ALL {
-            assert_eq!(FaultKind::named(plant.name()), Some(plant));
+            assert_eq!(FaultKind::from_name(plant.name()), Some(plant));
             assert_eq!(serde_json::to_value(plant).unwrap(), plant.name());
         }
         let causes: std::collections::BTreeSet<_> = FaultKind::ALL.map(FaultKind::cause).into();
@@ -267,16 +269,16 @@ mod tests {
     #[test]
     fn an_unarmed_fault_has_no_effect_and_delays_scale_with_the_step() {
         let fault = Fault::new(FaultKind::SlowStep);
-        assert_eq!((fault.steps(5.0), fault.more(1)), (Duration::ZERO, 0));
+        assert_eq!((fault.steps(5.0), fault.extra_runs(1)), (Duration::ZERO, 0));
         fault.arm_with(0.2, 4);
-        assert_eq!((fault.steps(1.5), fault.more(1)), (Duration::from_millis(300), 1));
+        assert_eq!((fault.steps(1.5), fault.extra_runs(1)), (Duration::from_millis(300), 1));
     }
 
     #[test]
     fn about_a_third_of_the_steps_is_noisy() {
         let fault = Fault::new(FaultKind::NoisyStep);
         fault.arm_with(0.1, 1);
-        let more: Vec<u64> = (0..1000).map(|step| fault.more(step)).collect();
+        let more: Vec<u64> = (0..1000).map(|step| fault.extra_runs(step)).collect();
         let noisy = more.iter().filter(|more| **more > 0).count();
         assert!((300..400).contains(&noisy), "{noisy}");
         assert_eq!(more.iter().max(), Some(&3));

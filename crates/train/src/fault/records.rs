@@ -1,7 +1,7 @@
 //! Records with a fault: unchanged, but delayed.
 
 use super::decoding::Decoding;
-use super::{Fault, FaultKind, owed};
+use super::{Fault, FaultKind, accumulated_delay};
 use myxtts_data::record::{Column, Overlay, RecordError, RecordSource, TOKENS};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Overlay for Records {
         if self.fault.is_armed()
             && self.base.columns()[column] != TOKENS
             && let Some(worker) = loader_thread()
-            && let Some(time) = owed(self.fault.delay(worker))
+            && let Some(time) = accumulated_delay(self.fault.delay(worker))
         {
             self.delay(record, time)?;
         }

@@ -67,7 +67,7 @@ impl JoinedEngine {
     }
 
     /// Description for the user.
-    pub fn described(&self) -> &'static str {
+    pub fn description(&self) -> &'static str {
         match self.communicator {
             Some(_) => "gradients are summed by NCCL while the backward pass runs",
             None => "gradients are summed over TCP",

@@ -6,7 +6,7 @@ use super::join::{self, JoinedEngine};
 use super::link::{Answer, Order, Ranks, bits};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::mirrored::joined;
+use crate::mirrored::merge_reports;
 use crate::model::Model;
 use crate::rank_error::RankError;
 use crate::replica_slice::ReplicaSlice;
@@ -98,7 +98,7 @@ impl Stage for Distributed {
         lines.push(format!(
             "{} ranks, each with an equal slice of every batch; {}",
             self.ranks.world(),
-            self.joined.described()
+            self.joined.description()
         ));
         lines
     }
@@ -149,7 +149,7 @@ impl Stage for Distributed {
             }
         }
         self.summed += Duration::from_secs_f64(f64::from(reports[0].reduce_wait_ms.max(0.0)) / 1e3);
-        joined(&reports)
+        merge_reports(&reports)
     }
 
     /// When one rank gets no batch, others may be in the middle of the step or past it.

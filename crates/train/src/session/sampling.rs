@@ -97,7 +97,7 @@ impl Session<'_> {
     /// The recogniser's result for a sample. When the recogniser fails, that is reported and it is not used again.
     fn listen(&mut self, path: &Path, sentence: &Sentence) -> Option<Recognition> {
         let listener = self.listener.as_mut()?;
-        let heard = listener.hear(path, &sentence.text, &sentence.language);
+        let heard = listener.transcribe(path, &sentence.text, &sentence.language);
         if let Some(error) = listener.failed() {
             self.progress.say(&format!("note: {error}; the run continues without error rates"));
             self.listener = None;

@@ -216,12 +216,13 @@ pub fn codes_of(
     if !silent.is_empty() {
         silent.sort_unstable();
         let silent: Vec<String> = silent.into_iter().map(|record| source.id(record)).collect();
-        progress.say(&format!("left out, because their mels have NaN or Inf: {}", super::named(&silent)));
+        progress
+            .say(&format!("left out, because their mels have NaN or Inf: {}", super::list_names(&silent)));
     }
     if let Some(line) = collapsed(&codes, encoder.dvae.sizes().codes) {
         progress.say(&line);
     }
-    durable::write_with(disk, kept, &written(&codes, &key))?;
+    durable::write_with(disk, kept, &to_bytes(&codes, &key))?;
     Ok(codes)
 }
 
@@ -243,7 +244,7 @@ fn collapsed(codes: &[Vec<i32>], codebook: usize) -> Option<String> {
 }
 
 /// File format: the key, number of records, codes of each record, and the hash of all that.
-fn written(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
+fn to_bytes(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
     let mut bytes = key.to_vec();
     bytes.extend((codes.len() as u64).to_le_bytes());
     for codes in codes {
@@ -257,20 +258,20 @@ fn written(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
 
 /// Serialises codes for another process.
 pub(crate) fn encode(codes: &[Vec<i32>]) -> Vec<u8> {
-    written(codes, &[0; 32])
+    to_bytes(codes, &[0; 32])
 }
 
 /// Reads the output of [`encode`], for `records` records.
 pub(crate) fn decode(bytes: &[u8], records: usize) -> Option<Vec<Vec<i32>>> {
-    parsed(bytes, &[0; 32], records)
+    from_bytes(bytes, &[0; 32], records)
 }
 
 /// Reads the file; `None` if it does not match, and codes are computed again.
 fn read(path: &Path, key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
-    parsed(&std::fs::read(path).ok()?, key, records)
+    from_bytes(&std::fs::read(path).ok()?, key, records)
 }
 
-fn parsed(bytes: &[u8], key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
+fn from_bytes(bytes: &[u8], key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
     let (bytes, hash) = bytes.split_last_chunk::<32>()?;
     if blake3::hash(bytes).as_bytes() != hash {
         return None;

@@ -235,7 +235,7 @@ impl DvaeStage {
             measure,
         };
         if !known {
-            stage.start_at(&measured.mean)?;
+            stage.initialise_output(&measured.mean)?;
             stage.fill_codebook()?;
         }
         Ok(stage)
@@ -243,7 +243,7 @@ impl DvaeStage {
 
     /// Initialises the network so that it outputs the mean mel and receives the difference from it. Log-mels are far from
     /// zero, and learning that offset would take longer than learning the content.
-    fn start_at(&mut self, mean: &[f32]) -> Result<(), TrainError> {
+    fn initialise_output(&mut self, mean: &[f32]) -> Result<(), TrainError> {
         let mean: Vec<f32> = mean.iter().zip(&self.stats).map(|(mean, stat)| mean / stat).collect();
         let sizes = &self.settings.sizes;
         let last = format!("dvae.decoder.{}.bias", 1 + sizes.blocks + sizes.layers);
@@ -287,7 +287,7 @@ impl DvaeStage {
         let mut feed = self.measuring(&batches, first, first + most)?;
         let mut rows = Vec::new();
         for _ in 0..most {
-            self.measured(&mut feed)?;
+            self.measure_batch(&mut feed)?;
             let made = self.engine.read(&self.measure.program, self.measure.encoded)?;
             let width = self.settings.sizes.code_width;
             rows.extend(made.chunks_exact(width).filter(|row| are_numbers(row)).flatten());
@@ -312,7 +312,7 @@ impl DvaeStage {
     }
 
     /// Passes the next batch of a feed through the network without an update.
-    fn measured(&mut self, feed: &mut Feed<DvaeBatch>) -> Result<Report, TrainError> {
+    fn measure_batch(&mut self, feed: &mut Feed<DvaeBatch>) -> Result<Report, TrainError> {
         let mut fed = feed.next_batch()?;
         self.engine.take(&self.measure.program, &mut fed.slot)?;
         feed.give_back(fed.slot);
@@ -389,7 +389,7 @@ impl StageCore for DvaeStage {
             format!(
                 "{} clips{}, {} windows of {:.2} s per batch; memory {:.2} GiB",
                 self.batches.records(),
-                super::balanced(&self.batches),
+                super::describe_balance(&self.batches),
                 self.settings.rows,
                 f64::from(self.settings.frames) * 256.0 / 22_050.0,
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
@@ -525,7 +525,7 @@ impl Stage for DvaeStage {
         let mut feed = self.measuring(&batches, 0, count)?;
         let (mut squared, mut absolute, mut passes) = (0.0, 0.0, 0.0);
         for _ in 0..count {
-            let report = self.measured(&mut feed)?;
+            let report = self.measure_batch(&mut feed)?;
             squared += f64::from(report.notes[0]);
             absolute += f64::from(report.notes[2]);
             passes += 1.0;

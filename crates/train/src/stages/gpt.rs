@@ -20,7 +20,7 @@ pub(crate) use conditioning_feed::ConditioningKind;
 pub use regularization::Regularization;
 pub use settings::{GptSettings, Lengths};
 
-use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation, left_out};
+use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation, describe_left_out};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{Feed, Measured, ReadyBatch};
@@ -312,7 +312,7 @@ impl StageCore for GptStage {
             format!(
                 "{} clips{} in {} lengths, {} to {} per batch, {} batches per epoch; {}",
                 self.batches.records(),
-                super::balanced(&self.batches),
+                super::describe_balance(&self.batches),
                 buckets.len(),
                 rows.iter().min().unwrap_or(&0),
                 rows.iter().max().unwrap_or(&0),
@@ -331,7 +331,7 @@ impl StageCore for GptStage {
                 delay.as_secs_f64()
             ));
         }
-        lines.extend(left_out(&self.batches, "codes", |record| self.clip(record)));
+        lines.extend(describe_left_out(&self.batches, "codes", |record| self.clip(record)));
         lines
     }
 

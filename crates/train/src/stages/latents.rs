@@ -125,7 +125,7 @@ pub fn latents_of(
         progress.say(&format!(
             "left out of the decoder stage, because their GPT states have NaN or Inf: {}; check these clips, and \
              the other clips of their speakers, which condition them",
-            super::named(&silent)
+            super::list_names(&silent)
         ));
     }
     Ok(all)

@@ -275,7 +275,7 @@ fn clips(lists: &[&[i32]]) -> Vec<u32> {
 }
 
 /// Names to print: the first few, and how many more there are.
-fn named(clips: &[String]) -> String {
+fn list_names(clips: &[String]) -> String {
     const NAMED: usize = 20;
     match clips.len().checked_sub(NAMED) {
         None | Some(0) => clips.join(", "),
@@ -284,7 +284,7 @@ fn named(clips: &[String]) -> String {
 }
 
 /// A line on the records that batches leave out; `unit` is what their length is counted in.
-fn left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option<String> {
+fn describe_left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option<String> {
     let first = batches.excluded().first()?;
     let why = match first.reason {
         Reason::NoFrames => format!("it has no {unit}"),
@@ -302,7 +302,7 @@ pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), TrainError> {
 
 /// Refuses a program that would exceed the memory limit of an engine, before any of it is allocated. `batch` is the setting
 /// that reduces it.
-pub(crate) fn within(
+pub(crate) fn check_memory_limit(
     engine: &Engine,
     tape: &myxtts_tensor::Tape,
     (stage, batch): (&'static str, &'static str),
@@ -332,7 +332,7 @@ fn start_average(engine: &mut Engine, kept: bool) -> Result<(), TrainError> {
 }
 
 /// The part of a stage's description about repeated clips.
-fn balanced(batches: &myxtts_data::batch::Plan) -> String {
+fn describe_balance(batches: &myxtts_data::batch::Plan) -> String {
     match batches.repeated() {
         0 => String::new(),
         more => format!(" and {more} repeats for balance"),

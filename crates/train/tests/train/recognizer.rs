@@ -158,11 +158,11 @@ fn a_listener_that_failed_once_is_not_used_again() {
     let wav = sound(folder.path());
     let (base, thread) = server(&answer("200 OK", "{\"text\": \"hello 12 words\"}"));
     let mut listener = Listener::new(Recognizer::url(&base, "m").unwrap(), NumeralReading::Numbers);
-    let heard = listener.hear(&wav, "Hello, twelve worlds.", "en").unwrap();
+    let heard = listener.transcribe(&wav, "Hello, twelve worlds.", "en").unwrap();
     thread.join().unwrap();
     assert_eq!((heard.score.words.errors, heard.score.words.of), (1, 3));
     assert_eq!(listener.silence("Hello there.", "en").score.words.rate(), 1.0);
     assert!(listener.failed().is_none());
-    assert!(listener.hear(&wav, "Hello.", "en").is_none(), "the server is gone");
-    assert!(listener.failed().is_some() && listener.hear(&wav, "Hello.", "en").is_none());
+    assert!(listener.transcribe(&wav, "Hello.", "en").is_none(), "the server is gone");
+    assert!(listener.failed().is_some() && listener.transcribe(&wav, "Hello.", "en").is_none());
 }

@@ -63,7 +63,12 @@ pub(super) fn ready(
 ) -> Result<Ready, TrainError> {
     let empty = Tape::new(engine.layout().clone(), engine.precision());
     let Built { tape, inputs, constants } = build(empty, settings, recipe, parts, what, slice)?;
-    super::super::within(engine, &tape, ("decoder", "data.decoder_batch_size"), settings.memory_limit)?;
+    super::super::check_memory_limit(
+        engine,
+        &tape,
+        ("decoder", "data.decoder_batch_size"),
+        settings.memory_limit,
+    )?;
     let program = engine.load(tape)?;
     for (value, data) in constants {
         engine.write(&program, value, &data)?;

@@ -39,7 +39,12 @@ pub(super) fn ready(
 ) -> Result<Ready, TrainError> {
     let empty = Tape::new(engine.layout().clone(), engine.precision());
     let Built { tape, mel, encoded, tokens, image } = build(empty, dvae, settings, recipe, train)?;
-    crate::stages::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
+    crate::stages::check_memory_limit(
+        engine,
+        &tape,
+        ("dvae", "data.dvae_batch_size"),
+        settings.memory_limit,
+    )?;
     Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
 }
 

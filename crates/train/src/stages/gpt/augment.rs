@@ -71,7 +71,7 @@ impl Augmented {
     }
 
     /// Targets of the alignment head: for every code the token spoken there, and STOP after the last.
-    pub fn spoken(&self, sizes: &GptSizes, sequences: &Sequences) -> Vec<i32> {
+    pub fn alignment_targets(&self, sizes: &GptSizes, sequences: &Sequences) -> Vec<i32> {
         let rows = self.code_lengths.len().max(1);
         let room = self.codes.len() / rows;
         let mut targets = vec![-1; sequences.mel_targets.len()];
@@ -181,7 +181,9 @@ impl Augmenter {
             if batch >= self.whole_from || conditioned_by_itself {
                 continue;
             }
-            let Some(joined) = self.joined(record as u32, own, (tokens, codes), draw) else { continue };
+            let Some(joined) = self.recombined_row(record as u32, own, (tokens, codes), draw) else {
+                continue;
+            };
             let (text, sound) = (joined.tokens.len(), joined.codes.len());
             made.text[row * tokens..][..text].copy_from_slice(&joined.tokens);
             made.text_lengths[row] = text as i32;
@@ -193,7 +195,7 @@ impl Augmenter {
     }
 
     /// A recombined sentence that fits the given numbers of tokens and codes, for the share of rows that gets one.
-    fn joined(
+    fn recombined_row(
         &self,
         record: u32,
         own: &Aligned,

@@ -171,7 +171,7 @@ impl Filler {
         let mut aligned = 0.0;
         if let Some(spoken) = targets.spoken {
             let answers = match &augmented {
-                Some(augmented) => augmented.spoken(&self.sizes, &sequences),
+                Some(augmented) => augmented.alignment_targets(&self.sizes, &sequences),
                 None => vec![-1; sequences.mel_targets.len()],
             };
             aligned = counted(&answers);

@@ -256,7 +256,7 @@ impl<'a> GptForecast<'a> {
         settings.feeding.depth = None;
         let (batches, held_out) =
             batches(&settings, self.source, (self.source, ConditioningKind::Mels), self.split)?;
-        let sketch = StepBuilder {
+        let builder = StepBuilder {
             settings: &settings,
             slice: &self.slice,
             recipe: &self.recipe,
@@ -270,7 +270,7 @@ impl<'a> GptForecast<'a> {
         let device = (self.device, self.memory);
         let held = self.forecast.memory().total()
             + super::conditioning_feed::planned(&settings, self.source, device, &rows);
-        Ok(sketch.need(held, false, &|tape| self.forecast.plan_of(tape))?.0 as u64)
+        Ok(builder.need(held, false, &|tape| self.forecast.plan_of(tape))?.0 as u64)
     }
 
     /// Bytes of one batch that waits on a device.
