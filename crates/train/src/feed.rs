@@ -39,7 +39,7 @@ struct BatchMaker<T> {
     maker: Maker<T>,
     finisher: Option<Finisher<T>>,
     /// A fault injected by `diagnose`; `None` in training. It gets no access to the measurements.
-    planted: Option<FeedFault>,
+    fault: Option<FeedFault>,
 }
 
 /// A batch that is ready for a step.
@@ -63,20 +63,20 @@ impl<T> ReadyBatch<T> {
         let mut made = BatchCost::default();
         let start = Instant::now();
         let bytes = slot.bytes()?;
-        if let Some(planted) = &mut batch_maker.planted {
-            planted.lock();
+        if let Some(fault) = &mut batch_maker.fault {
+            fault.lock();
         }
         let until_free = start.elapsed();
         made.blocked = until_free;
         let began = Instant::now();
         let (length, mut what) = (batch_maker.maker)(number, bytes, &mut made)?;
-        if let Some(planted) = &mut batch_maker.planted {
-            planted.stall();
+        if let Some(fault) = &mut batch_maker.fault {
+            fault.stall();
         }
         made.filling = began.elapsed().saturating_sub(made.awaited + (made.blocked - until_free));
         let began = Instant::now();
-        if let Some(planted) = &mut batch_maker.planted {
-            planted.copy(length)?;
+        if let Some(fault) = &mut batch_maker.fault {
+            fault.copy(length)?;
         }
         match &mut batch_maker.finisher {
             None => uploader.send(&mut slot, length)?,
@@ -156,7 +156,7 @@ impl<T: Send + 'static> Feed<T> {
             slot_bytes,
             depth,
             first,
-            BatchMaker { maker, finisher: None, planted: None },
+            BatchMaker { maker, finisher: None, fault: None },
         )
     }
 
@@ -227,7 +227,7 @@ impl<T: Send + 'static> Feed<T> {
         maker: Maker<T>,
     ) -> Result<Feed<T>, TrainError> {
         let slot = Some(uploader.slot(slot_bytes)?);
-        let batch_maker = BatchMaker { maker, finisher: None, planted: None };
+        let batch_maker = BatchMaker { maker, finisher: None, fault: None };
         Ok(Feed { mode: Mode::Blocking { batch_maker, uploader, slot }, next: first, meter: Meter::new() })
     }
 

@@ -131,7 +131,7 @@ pub(crate) fn feeding(plan: &Plan) -> FeedSettings {
         depth: Some(Depth::of(data.prefetch_buffer_size)),
         under_way: data.buffer_size,
         failures: FailureBudget { rate: data.failure_budget, ..FailureBudget::default() },
-        planted: None,
+        fault: None,
     }
 }
 

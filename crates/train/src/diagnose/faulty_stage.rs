@@ -30,7 +30,7 @@ impl Stage for FaultyStage<'_> {
                 queued.ticket = ticket;
             }
         }
-        if self.fault.plant == FaultKind::UploadLock && self.fault.is_armed() {
+        if self.fault.kind == FaultKind::UploadLock && self.fault.is_armed() {
             self.stage.engine().synchronize()?;
             *self.fault.over.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.fault.over.1.notify_all();

@@ -41,10 +41,10 @@ impl Fault {
     /// A feed with this fault.
     pub fn feeding(&'static self, feeding: FeedSettings) -> FeedSettings {
         let (mut workers, mut depth, mut upload) = (feeding.workers, feeding.depth, feeding.upload);
-        if matches!(self.plant, FaultKind::SlowWorker | FaultKind::TinyBuffer) {
+        if matches!(self.kind, FaultKind::SlowWorker | FaultKind::TinyBuffer) {
             workers = THREADS;
         }
-        match self.plant {
+        match self.kind {
             FaultKind::TinyBuffer => depth = Some(Depth::of(2)),
             FaultKind::PageableUpload => upload = Upload::AheadPageable,
             // A larger buffer would take too long to run empty.
@@ -54,12 +54,12 @@ impl Fault {
         self.workers.store(workers.max(1), Relaxed);
         self.slots.store(depth.map_or(1, |depth| depth.max), Relaxed);
         // Batches that wait in RAM would hide the fault.
-        FeedSettings { workers, depth, upload, under_way: 0, planted: Some(self), ..feeding }
+        FeedSettings { workers, depth, upload, under_way: 0, fault: Some(self), ..feeding }
     }
 
     /// Lengths that batches are padded to, with this fault.
     pub fn lengths(&self, lengths: Lengths) -> Lengths {
-        match self.plant {
+        match self.kind {
             // As many as a plan allows, without rounding two of them to one.
             FaultKind::ShapeChurn => Lengths { buckets: 64, unit: 1 },
             _ => lengths,

@@ -99,7 +99,7 @@ impl FaultKind {
 
     /// The fault with this name.
     pub fn from_name(name: &str) -> Option<FaultKind> {
-        FaultKind::ALL.into_iter().find(|plant| plant.name() == name)
+        FaultKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -116,7 +116,7 @@ const NOISY: f64 = 0.35;
 /// An injected fault.
 #[derive(Debug)]
 pub struct Fault {
-    pub(crate) plant: FaultKind,
+    pub(crate) kind: FaultKind,
     /// Nanoseconds of a healthy step; 0 before the fault is armed.
     step: AtomicU64,
     rows: AtomicUsize,
@@ -137,9 +137,9 @@ impl Eq for Fault {}
 
 impl Fault {
     /// Creates a fault that is not armed. It is leaked, for threads that may outlive the caller.
-    pub fn new(plant: FaultKind) -> &'static Fault {
+    pub fn new(kind: FaultKind) -> &'static Fault {
         Box::leak(Box::new(Fault {
-            plant,
+            kind,
             step: AtomicU64::new(0),
             rows: AtomicUsize::new(1),
             workers: AtomicUsize::new(1),
@@ -150,8 +150,8 @@ impl Fault {
     }
 
     /// The kind of fault.
-    pub fn plant(&self) -> FaultKind {
-        self.plant
+    pub fn kind(&self) -> FaultKind {
+        self.kind
     }
 
     /// Arms the fault, for healthy steps of this many seconds and batches of this many rows.
@@ -168,7 +168,7 @@ impl Fault {
     ///
     /// The other programs cannot be started.
     pub fn hog(&self) -> std::io::Result<Option<Hog>> {
-        (self.plant == FaultKind::CpuHog).then(Hog::start).transpose()
+        (self.kind == FaultKind::CpuHog).then(Hog::start).transpose()
     }
 
     /// The time of `count` healthy steps; zero before the fault is armed.
@@ -206,7 +206,7 @@ impl Fault {
     fn delay(&self, worker: usize) -> Duration {
         let (rows, workers) = (self.rows.load(Relaxed) as f64, self.workers.load(Relaxed) as f64);
         let ahead = 2.0 * workers + self.slots.load(Relaxed) as f64;
-        match self.plant {
+        match self.kind {
             FaultKind::SlowDisk | FaultKind::SlowDecode => self.steps(2.0 * workers / rows),
             // Longer than the ready batches last, or it would have no effect.
             FaultKind::SlowWorker if worker == SLOW_THREAD => self.steps(1.25 * ahead / rows),
@@ -221,7 +221,7 @@ impl Fault {
 
     /// Number of extra runs of a step.
     pub(crate) fn extra_runs(&self, step: u64) -> u64 {
-        match self.plant {
+        match self.kind {
             _ if !self.is_armed() => 0,
             FaultKind::SlowStep => 1,
             FaultKind::NoisyStep if random_unit(2 * step) < NOISY => {
@@ -258,9 +258,9 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_causes_are_distinct() {
-        for plant in FaultKind::ALL {
-            assert_eq!(FaultKind::from_name(plant.name()), Some(plant));
-            assert_eq!(serde_json::to_value(plant).unwrap(), plant.name());
+        for kind in FaultKind::ALL {
+            assert_eq!(FaultKind::from_name(kind.name()), Some(kind));
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
         let causes: std::collections::BTreeSet<_> = FaultKind::ALL.map(FaultKind::cause).into();
         assert_eq!(causes.len(), FaultKind::ALL.len());

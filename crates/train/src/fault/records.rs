@@ -17,7 +17,7 @@ pub(super) struct Records {
 impl Records {
     /// Sleeps, or decodes if slow decoding is the fault.
     fn delay(&self, record: usize, time: Duration) -> Result<(), RecordError> {
-        if self.fault.plant != FaultKind::SlowDecode {
+        if self.fault.kind != FaultKind::SlowDecode {
             std::thread::sleep(time);
             return Ok(());
         }

@@ -51,7 +51,7 @@ pub struct FeedSettings {
     /// Number of bad records that are tolerated.
     pub failures: FailureBudget,
     /// A fault injected by `diagnose`; `None` in training.
-    pub planted: Option<&'static Fault>,
+    pub fault: Option<&'static Fault>,
 }
 
 impl Default for FeedSettings {
@@ -62,7 +62,7 @@ impl Default for FeedSettings {
             depth: Some(Depth::of(DEFAULT_SLOTS)),
             under_way: 0,
             failures: FailureBudget::default(),
-            planted: None,
+            fault: None,
         }
     }
 }
@@ -97,9 +97,8 @@ impl FeedSettings {
         maker: Maker<T>,
         finisher: Option<Finisher<T>>,
     ) -> Result<Feed<T>, TrainError> {
-        let planted = self.planted.map(|fault| fault.feed_fault(engine));
-        let (uploader, batch_maker) =
-            (engine.uploader(self.upload)?, BatchMaker { maker, finisher, planted });
+        let fault = self.fault.map(|fault| fault.feed_fault(engine));
+        let (uploader, batch_maker) = (engine.uploader(self.upload)?, BatchMaker { maker, finisher, fault });
         match self.depth {
             Some(depth) => Feed::ahead(name, uploader, slot_bytes, depth, first, batch_maker),
             None => {

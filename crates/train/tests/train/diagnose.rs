@@ -48,14 +48,14 @@ fn wrong(seeds: std::ops::Range<u64>) -> Vec<String> {
 const NOISES: [f64; 3] = [0.02, 0.10, 0.20];
 
 #[test]
-fn twelve_planted_faults_are_named_under_many_seeds_and_noise() {
+fn twelve_injected_faults_are_named_under_many_seeds_and_noise() {
     let wrong = wrong(0..40);
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 40 * 12 * NOISES.len(), wrong.join("\n"));
 }
 
 /// For changes of the rules: they may be fitted to the first range of seeds, and are judged by another, starting at `FROM`.
 #[test]
-#[ignore = "a measurement, not a promise: cargo test -p myxtts-train --test train -- --ignored seeds --nocapture"]
+#[ignore = "a measurement without assertions: cargo test -p myxtts-train --test train -- --ignored seeds --nocapture"]
 fn how_often_the_name_is_right_on_new_seeds() {
     let from: u64 = std::env::var("FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(0);
     let wrong = wrong(from..from + 400);

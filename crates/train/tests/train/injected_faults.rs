@@ -21,14 +21,14 @@ use std::sync::Arc;
 
 const ROWS: usize = 4;
 
-fn trace_of(plant: FaultKind) -> Trace {
+fn trace_of(kind: FaultKind) -> Trace {
     // Other programs on the test machine must not affect the diagnosis.
-    Trace { cpu: None, ..measured(plant, 7, 12) }
+    Trace { cpu: None, ..measured(kind, 7, 12) }
 }
 
 /// With all measurements.
-fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
-    let fault = Fault::new(plant);
+fn measured(kind: FaultKind, seed: u64, batches: u64) -> Trace {
+    let fault = Fault::new(kind);
     let plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
     let recipe = plan.recipe(StageKind::Gpt, false);
     let mut sizes = GptSizes::of(1, 32, 2, VOCABULARY, CODES);
@@ -85,17 +85,17 @@ fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
 }
 
 /// Tried a few times: other load of this machine may be named instead.
-fn is_named(plant: FaultKind) -> Trace {
+fn is_named(kind: FaultKind) -> Trace {
     let mut named = Vec::new();
     for _ in 0..4 {
-        let trace = trace_of(plant);
+        let trace = trace_of(kind);
         let findings = diagnose(&trace).findings;
-        if findings.iter().any(|finding| finding.cause == plant.cause()) {
+        if findings.iter().any(|finding| finding.cause == kind.cause()) {
             return trace;
         }
         named.push(findings);
     }
-    panic!("{plant:?} was never named: {named:#?}")
+    panic!("{kind:?} was never named: {named:#?}")
 }
 
 #[test]
@@ -148,17 +148,17 @@ fn many_lengths_are_many_shapes() {
 
 /// On this machine as it is: other programs that use it are named as well.
 #[test]
-#[ignore = "a measurement, not a promise: cargo test -p myxtts-train --test train -- --ignored every_plant --nocapture"]
-fn how_often_every_plant_is_named_on_this_cpu() {
+#[ignore = "a measurement without assertions: cargo test -p myxtts-train --test train -- --ignored every_fault --nocapture"]
+fn how_often_every_fault_is_named_on_this_cpu() {
     let from: u64 = std::env::var("FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(100);
     for seed in from..from + 5 {
-        for plant in FaultKind::ALL {
-            let trace = measured(plant, seed, 48);
+        for kind in FaultKind::ALL {
+            let trace = measured(kind, seed, 48);
             let found = diagnose(&trace);
             let all: Vec<Cause> = found.findings.iter().map(|finding| finding.cause).collect();
             let row = serde_json::json!({
-                "planted": plant, "seed": seed, "first": found.cause() == plant.cause(),
-                "named": all.contains(&plant.cause()), "findings": found.findings, "busy": found.busy,
+                "planted": kind, "seed": seed, "first": found.cause() == kind.cause(),
+                "named": all.contains(&kind.cause()), "findings": found.findings, "busy": found.busy,
                 "waiting": found.waiting, "left_out": found.left_out, "processor": trace.cpu,
                 "setup": trace.setup,
             });
