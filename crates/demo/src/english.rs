@@ -1,4 +1,4 @@
-//! English letters to phonemes. Words of the demo sentences use a small lexicon, then rules, of which the first match counts.
+//! English letters to phonemes. Words of the demo sentences use a small lexicon, then rules (the first match counts).
 //! Both were checked word by word and keep the demo corpus unchanged. All other words use [`pronunciation`].
 
 use std::collections::HashSet;

@@ -25,7 +25,7 @@ impl BadRecords {
     /// Returns what was read; `None` if the record is bad, which is counted.
     ///
     /// # Errors
-    /// [`TrainError::BadRecords`] once more records are bad than the budget allows: later good ones cannot change that.
+    /// [`TrainError::BadRecords`] as soon as more records are bad than the budget allows: later good ones cannot change that.
     /// [`TrainError::Record`] if the storage failed, since the record may be good.
     pub fn check<T>(&mut self, read: Result<T, RecordError>) -> Result<Option<T>, TrainError> {
         match read {

@@ -5,7 +5,7 @@
 //! maker (a thread) ──bytes──> Slot ──own copy stream──> ready ──Feed::next_batch──> Engine::take ──Feed::give_back──> free
 //! ```
 //!
-//! Batches arrive in order whatever the timing. The number of slots follows the measured waits, within the plan's limits on
+//! Batches arrive in order, independent of timing. The number of slots follows the measured waits, within the plan's limits on
 //! number and bytes.
 
 mod maker;

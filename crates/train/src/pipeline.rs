@@ -37,7 +37,7 @@ pub struct Request {
 pub struct Devices<'a> {
     /// The devices of this process, at least one, with a replica on each.
     pub machines: &'a [ComputeDevice],
-    /// The processes of the run, of which this is rank 0; `None` in a run of one process.
+    /// The processes of the run; this one is rank 0. `None` in a run of one process.
     pub ranks: Option<&'a Arc<Ranks>>,
 }
 

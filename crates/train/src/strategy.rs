@@ -292,7 +292,7 @@ pub fn strategy(
     request: &StrategyRequest,
 ) -> Result<Decision<Strategy>, StrategyError> {
     if request.device == Some(Device::Cpu) {
-        // Visible GPUs do not matter then, nor whether any exist.
+        // In this case neither the visible GPUs nor their existence matter.
         return apply_device_flag(found, request, Device::Cpu);
     }
     let visible = request.visible.as_deref().map(|gpus| known(found, VISIBLE, gpus)).transpose()?;

@@ -1,4 +1,4 @@
-//! Turns utterances into a finished store: in parallel, resumable, and with the same bytes whatever the path.
+//! Turns utterances into a finished store: in parallel, resumable, and always with the same bytes.
 
 use std::collections::HashSet;
 use std::ops::Range;

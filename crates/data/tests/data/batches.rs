@@ -1,4 +1,4 @@
-//! Collated batches: every byte is what the plan says, whatever the slab held before.
+//! Collated batches: every byte follows from the plan; earlier content of the slab has no effect.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

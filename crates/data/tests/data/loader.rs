@@ -1,4 +1,4 @@
-//! The loader: the same batches whatever the threads do, and every failure ends with an error.
+//! The loader: the same batches for any timing of its threads, and an error for every failure.
 
 use std::sync::Arc;
 use std::sync::mpsc;

@@ -55,7 +55,7 @@ impl SavedSplit {
 }
 
 /// Splits records into training and validation: as the run has saved it, by the validation corpus (the first `training`
-/// utterances come before it), or anew.
+/// utterances come before it), or by a new choice.
 pub fn split(
     utterances: &[Utterance],
     training: usize,

@@ -162,7 +162,7 @@ impl<'a> Facts<'a> {
         let (worker, slowest) = *medians.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let others: Vec<f64> =
             medians.iter().filter(|(other, _)| *other != worker).map(|(_, m)| *m).collect();
-        // With two threads, the other one could as well be fast, by its nature or because it had short clips.
+        // With two threads, the other one may just be fast, for example because it had short clips.
         if others.len() < 2 || workers[&worker].len() < 2 {
             return None;
         }

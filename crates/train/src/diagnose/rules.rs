@@ -267,7 +267,7 @@ impl Facts<'_> {
         // Slow threads deliver as many batches at a time as there are threads: that is periodic, but not a stall.
         let workers = setup.workers.max(1) as f64;
         let usually = (self.median(|b| b.load()) / workers).max(self.median(|b| b.feed()));
-        // With hardly a batch ready every late one shows, and a few of them may look periodic.
+        // With few batches ready, every late one causes a wait, and a few of these may look periodic.
         let least = if setup.slots <= FEW_SLOTS { STRICT_CORRELATION } else { 0.0 };
         if usually < 0.95 * step
             && let Some(period) = self.stalls(|batch| batch.period - batch.step)

@@ -37,7 +37,7 @@ pub struct ReferenceMeasures {
     pub mel_distance: Option<f32>,
     /// Root mean square difference of the natural logarithms of the pitch.
     pub log_f0_rmse: Option<f32>,
-    /// Share of aligned frames of which only one has a pitch.
+    /// Share of aligned frame pairs in which only one frame has a pitch.
     pub voicing_error: Option<f32>,
     /// Duration over that of the recording, both without silence at their ends.
     pub duration_ratio: Option<f32>,

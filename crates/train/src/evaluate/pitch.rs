@@ -81,7 +81,7 @@ pub struct PitchError {
     /// Root mean square difference of the natural logarithms, over frames where both have a pitch; `None` with too few such
     /// frames.
     pub log_rmse: Option<f32>,
-    /// Share of frame pairs of which only one has a pitch.
+    /// Share of frame pairs in which only one frame has a pitch.
     pub voicing: f32,
 }
 

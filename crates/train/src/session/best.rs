@@ -58,7 +58,7 @@ pub(crate) fn early_stop(
     every: u64,
 ) -> (Option<u32>, Option<String>) {
     let epochs = steps / stage.epoch_steps().max(1);
-    // The other stages train on windows of audio, of which there are always more than clips.
+    // The other stages train on windows of audio, and there are always more windows than clips.
     if said.is_some() || every == 0 || stage.kind() != stages::StageKind::Gpt || epochs < OVERFIT_EPOCHS {
         return (said, None);
     }

@@ -103,7 +103,7 @@ fn measure_mels(
 ) -> Result<MelStatistics, TrainError> {
     let (mut squares, mut sums) = (vec![0f64; bands], vec![0f64; bands]);
     let mut frames = 0u64;
-    // Sampled evenly over the set, whatever its order.
+    // Sampled evenly over the whole set, since it may be ordered.
     let every = records.len().div_ceil(MAX_MEASURED).max(1);
     let mut bad = BadRecords::new("mel statistics", failures.rate, records.len().div_ceil(every));
     for &record in records.iter().step_by(every) {

@@ -101,7 +101,7 @@ impl GptStage {
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
         if model.has(GPT) {
             let missing = model.fill(&mut engine, &released)?;
-            // Only adapters may be initialised anew. Anything else would silently discard trained weights.
+            // Only adapters may be newly initialised. Anything else would silently discard trained weights.
             let begins_anew = |name: &str| {
                 myxtts_model::lora::is_adapter(name) || myxtts_model::declare::is_training_only(name)
             };
@@ -437,7 +437,7 @@ impl Stage for GptStage {
     }
 
     fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
-        // A step of several batches is several programs: the time of one of them is not the step's.
+        // A step of several batches is several programs: one of them does not have the time of the step.
         match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
             Some((_, (program, _))) => Ok(Some(self.engine.submit(program, control)?)),
             None => Ok(None),

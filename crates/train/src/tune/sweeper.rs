@@ -145,7 +145,7 @@ impl Sweeper<'_> {
             let at = Cell { batch: batch.unwrap_or(rule.batch), ..rule };
             let others = threads.iter().filter(|&&workers| workers != rule.workers);
             let cells: Vec<Cell> = others.map(|&workers| Cell { workers, ..at }).collect();
-            // In the same rounds as the others: a machine is not equally fast at all times.
+            // In the same rounds as the others, since the speed of a machine varies.
             let again = if cells.is_empty() { Vec::new() } else { [vec![at], cells].concat() };
             let more = self.measure(Part::Threads, again, false)?;
             let workers = sweep::smallest_near_best(more.iter().map(|row| (row.cell.workers, row.rate)));

@@ -21,7 +21,7 @@ use super::small::{self, CLIPS, Clips};
 
 const BAD: usize = 2;
 
-/// Clips of which one was damaged before the run.
+/// Clips; one of them was damaged before the run.
 fn damaged() -> Clips {
     static SINCE: AtomicBool = AtomicBool::new(true);
     Clips { damaged: Some((BAD, &SINCE)), ..Clips::default() }

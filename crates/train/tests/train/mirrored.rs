@@ -176,7 +176,7 @@ fn bf16_sums_are_close_and_equal_on_all_replicas() {
     let mut expected = Mirrored::new(&[ComputeDevice::CPU; 2], &exact).unwrap();
     let mut found = Mirrored::new(&[ComputeDevice::CPU; 2], &rounded).unwrap();
     let (a, b) = (steps(&mut expected, &recipe, 0..6), steps(&mut found, &recipe, 0..6));
-    // Eight bits of each gradient remain: norms show it, losses hardly do.
+    // Eight bits of each gradient remain: norms differ measurably, losses hardly.
     assert_near(&a, &b, 1e-2, "sums in bf16");
     assert!(a[0].norm != b[0].norm, "nothing was rounded");
     let all = found.arenas(Arena::Weights).unwrap();
@@ -388,7 +388,7 @@ fn a_run_of_two_replicas_resumes_with_three_and_with_one() {
         assert!(apart <= if replicas == 2 { 0.0 } else { 1e-5 }, "resumed with {name}: {apart}");
     }
     assert!(furthest(&whole, &single) <= 1e-5);
-    // One optimiser state, whatever the number of replicas.
+    // One optimiser state for any number of replicas.
     let of = |name: &str| kept(&runs.path().join(name).join("checkpoints"));
     assert!(of("whole").len() >= 3 && of("whole") == of("single"), "{:?} {:?}", of("whole"), of("single"));
 }

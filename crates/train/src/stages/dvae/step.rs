@@ -66,7 +66,7 @@ pub(super) fn build(
     let image = InputLayout::new(&tape);
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
-    // The absolute error prevents smearing of quiet bands, which the squared error hardly notices.
+    // The absolute error prevents smearing of quiet bands, to which the squared error is almost insensitive.
     let weights = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
     let mut made = dvae.reconstruct(&mut tape, given, weights);
     if let Some((spoken, tokens)) = asked_for.zip(tokens)

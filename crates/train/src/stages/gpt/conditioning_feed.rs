@@ -70,7 +70,7 @@ impl ConditioningKind {
 /// The arrays of a batch.
 pub(super) fn parts(frames: u32, kind: ConditioningKind) -> Vec<Part> {
     let (column, overlap) = kind.column();
-    // Padded alike by name, whatever the content: a run can resume with another source.
+    // The padding follows from the name and not from the content: a run can resume with another source.
     let mels = Part::companion(CONDITIONING_MEL, frames);
     vec![Part::whole(TOKENS), Part::whole(CODES), Part { column, overlap, ..mels }]
 }
