@@ -70,7 +70,7 @@ struct Variant {
     feeding: FeedSettings,
     conditioning: ConditioningSource,
     mode: Mode,
-    /// Number of steps that may be queued before the first is waited for.
+    /// Number of steps that may be queued before the loop waits for the first.
     ahead: usize,
 }
 

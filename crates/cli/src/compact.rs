@@ -48,10 +48,10 @@ pub struct Args {
     /// Include a voice: NAME=RECORDING encodes it (repeat it for several recordings of one voice), NAME takes the saved voice
     #[arg(long, value_name = "NAME[=FILE]", value_parser = voice_argument)]
     voice: Vec<VoiceArgument>,
-    /// Where the weights come from [default: what the model says]
+    /// Where the weights come from [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     source: Option<String>,
-    /// Licence of the weights [default: what the model says]
+    /// Licence of the weights [default: the model's own]
     #[arg(long, value_name = "TEXT")]
     licence: Option<String>,
     /// Folder that holds the runs

@@ -1,4 +1,4 @@
-//! `myxtts demo-corpus`: generates a small corpus to try everything with.
+//! `myxtts demo-corpus`: generates a small corpus for trying all commands.
 
 use std::path::PathBuf;
 

@@ -108,7 +108,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     match &args.output {
         Some(output) => durable::create_folder(&OsDisk, output)?,
         None if listener.is_some() => {
-            progress.say("note: the recogniser is not used: it needs audio files, name a folder with -o");
+            progress.say("note: the recogniser is not used, since it needs audio files: name a folder for them with -o");
             listener = None;
         }
         None => {}

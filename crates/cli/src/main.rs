@@ -63,7 +63,7 @@ enum Command {
     Devices(devices::Args),
     /// Show the resolved settings with the origin of each, or write a commented settings file
     Config(config::Args),
-    /// Generate a small corpus of synthetic English and Persian speech, to try everything with
+    /// Generate a small corpus of synthetic English and Persian speech, for trying all commands
     DemoCorpus(demo_corpus::Args),
     /// Generate a large corpus of synthetic speech in hundreds of voices, to pretrain on
     SynthesizeCorpus(synthesize_corpus::Args),

@@ -97,29 +97,32 @@ impl Sampling {
 fn positive(text: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(value) if value > 0.0 && f32::is_finite(value) => Ok(value),
-        _ => Err("a number above 0 is needed".to_owned()),
+        _ => Err("expected a number above 0".to_owned()),
     }
 }
 
 fn not_negative(text: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(value) if value >= 0.0 && f32::is_finite(value) => Ok(value),
-        _ => Err("a number from 0 up is needed".to_owned()),
+        _ => Err("expected a number of at least 0".to_owned()),
     }
 }
 
 fn share(text: &str) -> Result<f32, String> {
-    positive(text).ok().filter(|&value| value <= 1.0).ok_or_else(|| "a number up to 1 is needed".to_owned())
+    positive(text)
+        .ok()
+        .filter(|&value| value <= 1.0)
+        .ok_or_else(|| "expected a number above 0 and at most 1".to_owned())
 }
 
 fn length_penalty(text: &str) -> Result<f64, String> {
     let parsed: Option<f64> = text.parse().ok();
     parsed.filter(|penalty| penalty.abs() <= LARGEST_LENGTH_PENALTY).ok_or_else(|| {
-        format!("a number from -{LARGEST_LENGTH_PENALTY} to {LARGEST_LENGTH_PENALTY} is needed")
+        format!("expected a number from -{LARGEST_LENGTH_PENALTY} to {LARGEST_LENGTH_PENALTY}")
     })
 }
 
 /// Parses a whole number above 0.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "a whole number above 0 is needed".to_owned())
+    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "expected a whole number above 0".to_owned())
 }

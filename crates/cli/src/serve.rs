@@ -170,7 +170,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 }
 
 /// A model that the server can open.
-fn served(found: defaults::Found, device: Device, slots: Option<usize>) -> anyhow::Result<ServedModel> {
+fn served(found: defaults::FoundModel, device: Device, slots: Option<usize>) -> anyhow::Result<ServedModel> {
     let folder = Arc::new(ModelFolder::open(&found.model)?);
     let recordings = recordings(&folder, found.run.as_ref())?;
     let name = model_name(&found.model, found.run.as_ref());

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_of_slurm_counts_from_where_its_array_begins() {
+    fn slurm_task_ids_are_counted_from_the_start_of_the_array() {
         let array = |id, min, max, count| auto(&[("ID", id), ("MIN", min), ("MAX", max), ("COUNT", count)]);
         assert_eq!(array("1", "1", "16", "16").unwrap(), "1/16");
         assert_eq!(array("0", "0", "15", "16").unwrap(), "1/16");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_said() {
+    fn unclear_shards_are_refused_with_a_reason() {
         let list =
             auto(&[("ID", "5"), ("MIN", "1"), ("MAX", "7"), ("COUNT", "3"), ("STEP", "1")]).unwrap_err();
         assert!(list.contains("--array=1-3"), "{list}");

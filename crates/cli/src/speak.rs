@@ -28,7 +28,7 @@ use crate::failure::UsageError;
 use crate::output::{errln, print, print_json};
 use crate::sampling::{Sampling, at_least_one};
 use crate::target::find_voice;
-use defaults::Found;
+use defaults::FoundModel;
 use job::{Job, Output};
 use player::Player;
 use report::Report;
@@ -85,8 +85,8 @@ pub struct Args {
     /// Language of the text [default: guessed from its letters, among the languages of the model]
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
-    /// Random seed; the same seed gives the same audio. With --stream or --play speech that fails a check cannot be taken back, so
-    /// that it may differ from the file written without them
+    /// Random seed; the same seed gives the same audio. Speech that --stream or --play has already output is not retried if it is
+    /// flawed, so it may differ from a file written without them
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Speaking rate from 0.5 (slower) to 2 (faster), at the same pitch
@@ -140,7 +140,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         limit_threads(threads).context("--threads")?;
     }
     let device = existing_device(&args.device)?;
-    let Found { model, run } = defaults::model(args.model.as_deref(), &args.runs)?;
+    let FoundModel { model, run } = defaults::model(args.model.as_deref(), &args.runs)?;
     let (output, format) = output(&args, &model)?;
     let srt = args.srt.as_deref().map(|path| OutputPath::check("--srt", path)).transpose()?;
     if args.play {

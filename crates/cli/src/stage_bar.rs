@@ -15,7 +15,7 @@ use crate::output::errln;
 /// How often a line is printed where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// How often NVML is asked for the GPU's utilisation: its own window is between a sixth of a second and one second.
+/// Interval between readings of the GPU's utilisation: NVML's own window is between a sixth of a second and one second.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// NVML's samples are averaged over this time, as are the shares of a [`StepProgress`].

@@ -410,7 +410,7 @@ fn print_report(report: &ExtendReport, shared: bool) {
     if !shared {
         outln!(
             "  Every new piece has a letter that no other language uses, so that old texts keep their ids. \
-             --shared lifts this limit and makes texts shorter."
+             --shared lifts this limit and needs fewer tokens per text."
         );
     }
 }

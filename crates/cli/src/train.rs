@@ -37,7 +37,7 @@ pub struct Args {
     /// Fine-tune this model: a folder (`myxtts import` writes one), or the name of a run or of a model in models/
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// Name of the run; a number if none is given
+    /// Name of the run [default: run- and the next free number, such as run-001]
     #[arg(long)]
     name: Option<String>,
     /// Resume a run that was stopped; on the same device, the result is bit-identical to a run that was not interrupted
@@ -88,7 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     if args.stage == Some(StageName::Tokenizer) {
         return train_tokenizer(args);
     }
-    // Before there is a run, so that it can be asked to stop at any time.
+    // Before the run exists, so that a stop can be requested at any time.
     let stop = stop_requested()?;
     match args.ranks.meet(&stop)? {
         None => train(&args, None, stop),
@@ -129,7 +129,7 @@ fn train(args: &Args, ranks: Option<&Arc<Ranks>>, stop: Arc<AtomicBool>) -> anyh
     }
 }
 
-/// What `speak --model` is given for a run: its name if it is in the default folder, else its path.
+/// The value of `speak --model` for a run: its name if it is in the default folder, else its path.
 fn speakable(run: &TrainingRun) -> String {
     match run.path().parent() == Some(Path::new("runs")) {
         true => run.name().to_owned(),

@@ -16,6 +16,8 @@ mod cleaner;
 mod cluster;
 #[path = "cli/compact.rs"]
 mod compact;
+#[path = "cli/concurrent_runs.rs"]
+mod concurrent_runs;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/demo_corpus.rs"]
@@ -30,44 +32,42 @@ mod docs;
 mod edges;
 #[path = "cli/evaluate.rs"]
 mod evaluate;
+#[path = "cli/fine_tuning.rs"]
+mod fine_tuning;
+#[path = "cli/first_steps.rs"]
+mod first_steps;
 #[path = "cli/formats.rs"]
 mod formats;
 #[path = "cli/full_disk.rs"]
 mod full_disk;
-#[path = "cli/further.rs"]
-mod further;
 #[path = "cli/held_out.rs"]
 mod held_out;
-#[cfg(unix)]
-#[path = "cli/losses.rs"]
-mod losses;
 #[path = "cli/messages.rs"]
 mod messages;
 #[cfg(unix)]
 #[path = "cli/monitor.rs"]
 mod monitor;
-#[path = "cli/newcomer.rs"]
-mod newcomer;
 #[cfg(unix)]
 #[path = "cli/ranks.rs"]
 mod ranks;
+#[cfg(unix)]
+#[path = "cli/regressions.rs"]
+mod regressions;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/settings.rs"]
 mod settings;
 #[path = "cli/shards.rs"]
 mod shards;
+#[cfg(unix)]
+#[path = "cli/signals.rs"]
+mod signals;
 #[path = "cli/speak.rs"]
 mod speak;
-#[cfg(unix)]
-#[path = "cli/stops.rs"]
-mod stops;
 #[path = "cli/synthesize_corpus.rs"]
 mod synthesize_corpus;
 #[path = "../../speak/tests/speak/tiny.rs"]
 mod tiny;
-#[path = "cli/together.rs"]
-mod together;
 #[path = "cli/tokenizer.rs"]
 mod tokenizer;
 #[path = "cli/train.rs"]

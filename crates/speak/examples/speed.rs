@@ -127,8 +127,8 @@ fn range(mut numbers: Vec<f64>) -> Value {
     }
 }
 
-fn sound_s(said: &Waveform) -> f64 {
-    said.samples.len() as f64 / f64::from(said.rate)
+fn sound_s(spoken: &Waveform) -> f64 {
+    spoken.samples.len() as f64 / f64::from(spoken.rate)
 }
 
 /// Streaming: times to the first samples, to the first audible ones, and to the last.
@@ -140,18 +140,19 @@ fn streamed(o: &Options, synthesizer: &mut Synthesizer, voice: &Voice, speech: &
             speech.sampling.seed = seed;
             let start = Instant::now();
             let (mut began, mut given, mut latest) = (None, 0usize, f64::NEG_INFINITY);
-            let said = synthesizer.speak_streamed(SENTENCE, &o.language, voice, &speech, &mut |samples| {
-                let now = start.elapsed().as_secs_f64();
-                let since = *began.get_or_insert(now);
-                // Delay of a chunk after the end of the audio before it, if playback had started with the first chunk.
-                latest = latest.max(now - since - given as f64 / 24_000.0);
-                given += samples.len();
-                true
-            })?;
+            let spoken =
+                synthesizer.speak_streamed(SENTENCE, &o.language, voice, &speech, &mut |samples| {
+                    let now = start.elapsed().as_secs_f64();
+                    let since = *began.get_or_insert(now);
+                    // Delay of a chunk after the end of the audio before it, if playback had started with the first chunk.
+                    latest = latest.max(now - since - given as f64 / 24_000.0);
+                    given += samples.len();
+                    true
+                })?;
             first.extend(began);
-            factor.push(start.elapsed().as_secs_f64() / sound_s(&said).max(1e-9));
+            factor.push(start.elapsed().as_secs_f64() / sound_s(&spoken).max(1e-9));
             late.push(latest);
-            codes += said.codes;
+            codes += spoken.codes;
         }
         show(
             "streamed",
@@ -180,9 +181,9 @@ fn agree(
         false => f64::INFINITY,
     };
     let mut many = Synthesizer::open_for(folder, o.device, Decoding::Fast { slots: 3 })?;
-    let said = many.speak_many(&texts, &o.language, voice, speech)?;
+    let spoken = many.speak_many(&texts, &o.language, voice, speech)?;
     let (mut streamed, mut together, mut most) = (0.0f64, 0.0f64, 0.0f64);
-    for ((text, seed), said) in texts.iter().zip(said) {
+    for ((text, seed), spoken) in texts.iter().zip(spoken) {
         let mut speech = speech.clone();
         speech.sampling.seed = *seed;
         let alone = one.speak_with(text, &o.language, voice, &speech)?;
@@ -192,7 +193,7 @@ fn agree(
             true
         })?;
         streamed = streamed.max(apart(&alone.samples, &pieces));
-        together = together.max(apart(&alone.samples, &said?.samples));
+        together = together.max(apart(&alone.samples, &spoken?.samples));
         most = alone.samples.iter().fold(most, |most, sample| most.max(f64::from(sample.abs())));
     }
     show("agree", json!({ "loudest": most, "streamed_apart": streamed, "together_apart": together }));
@@ -206,10 +207,10 @@ fn whole(o: &Options, synthesizer: &mut Synthesizer, voice: &Voice, speech: &Spe
         let mut speech = speech.clone();
         speech.sampling.seed = seed;
         let start = Instant::now();
-        let said = synthesizer.speak_with(SENTENCE, &o.language, voice, &speech)?;
-        factor.push(start.elapsed().as_secs_f64() / sound_s(&said).max(1e-9));
-        codes += said.codes;
-        seconds += sound_s(&said);
+        let spoken = synthesizer.speak_with(SENTENCE, &o.language, voice, &speech)?;
+        factor.push(start.elapsed().as_secs_f64() / sound_s(&spoken).max(1e-9));
+        codes += spoken.codes;
+        seconds += sound_s(&spoken);
     }
     let each = o.repeat.max(1);
     show(
@@ -258,11 +259,11 @@ fn book(o: &Options, folder: &ModelFolder, voice: &Voice, speech: &SpeakOptions)
     many.speak_many(&texts[..o.book.min(o.slots)], &o.language, voice, speech)?;
     for _ in 0..o.repeat.min(3) {
         let start = Instant::now();
-        let said = many.speak_many(&texts, &o.language, voice, speech)?;
+        let spoken = many.speak_many(&texts, &o.language, voice, speech)?;
         let took = start.elapsed().as_secs_f64();
-        let said: Vec<Waveform> = said.into_iter().collect::<Result<_, _>>()?;
-        let seconds: f64 = said.iter().map(sound_s).sum();
-        let codes: usize = said.iter().map(|one| one.codes).sum();
+        let spoken: Vec<Waveform> = spoken.into_iter().collect::<Result<_, _>>()?;
+        let seconds: f64 = spoken.iter().map(sound_s).sum();
+        let codes: usize = spoken.iter().map(|one| one.codes).sum();
         show(
             "book",
             json!({

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_mixed_is_none() {
+    fn incompatible_voices_are_not_mixed() {
         let anna = voice([3.0, 0.0], Some([1.0, 0.0]));
         let mute = voice([3.0, 0.0], None);
         let long = Voice { conditioning: vec![0.0; 3], speaker: Some(vec![1.0, 0.0]) };

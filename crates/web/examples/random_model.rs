@@ -35,7 +35,7 @@ const POINTS: f32 = 1000.0;
 const LEVEL: f32 = 0.1;
 
 /// Minimum audible level.
-const HEARD: f32 = 0.03;
+const AUDIBLE: f32 = 0.03;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -46,7 +46,7 @@ fn main() -> Outcome {
         [path] => make(Path::new(path), Preset::Tiny, None),
         [path, name] => make(Path::new(path), preset(name)?, None),
         [path, name, codes] => make(Path::new(path), preset(name)?, Some(codes.parse()?)),
-        _ => Err("name a folder, a preset, and how many codes each text is said in".into()),
+        _ => Err("name a folder, a preset, and the number of codes of each text".into()),
     }
 }
 
@@ -57,7 +57,7 @@ fn make(path: &Path, preset: Preset, codes: Option<usize>) -> Outcome {
         write(path, preset, codes, louder)?;
         let level = voice(path)?;
         println!("decoder {louder} times as loud: level {level}");
-        if level >= HEARD {
+        if level >= AUDIBLE {
             return Ok(());
         }
         std::fs::remove_dir_all(path)?;
@@ -166,7 +166,7 @@ fn voice(path: &Path) -> Result<f32, Box<dyn std::error::Error>> {
     };
     voices.add(&OsDisk, &stored, false)?;
     let options = SamplingOptions { max_codes: 12, seed: 1, ..synthesizer.default_sampling() };
-    let said = synthesizer.speak("hello world, this is a voice", "en", &voice, &options)?.samples;
-    let power = said.iter().map(|sample| sample * sample).sum::<f32>() / said.len().max(1) as f32;
+    let samples = synthesizer.speak("hello world, this is a voice", "en", &voice, &options)?.samples;
+    let power = samples.iter().map(|sample| sample * sample).sum::<f32>() / samples.len().max(1) as f32;
     Ok(power.sqrt())
 }

@@ -69,7 +69,7 @@ function askToken(wasWrong) {
       h("p", { class: "muted" }, t("token_why")),
       wasWrong ? h("p", { class: "note bad", role: "alert" }, t("token_wrong")) : null,
       h("div", {}, h("label", { for: "token" }, t("token")), input),
-      h("div", { class: "row" }, h("button", { class: "primary end", type: "submit" }, t("go_on"))));
+      h("div", { class: "row" }, h("button", { class: "primary end", type: "submit" }, t("continue_button"))));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       token = input.value.trim();

@@ -13,7 +13,7 @@ export async function mount(root, names) {
   let stage = null;
   let shown = "";
   let sampleTag = "";
-  let heard = null;
+  let sampleRows = null;
   root.append(h("div", { class: "page" },
     h("div", { class: "head" }, h("div", { class: "row center" }, iconButton("back", t("back"), () => (location.hash = "#/training")), h("h1", {}, t("compare_title")))), body));
   return poll(async () => {
@@ -35,9 +35,9 @@ export async function mount(root, names) {
     stage = stages.includes(stage) ? stage : common.at(-1) ?? stages.at(-1);
     const tag = JSON.stringify(runs.map((run) => run.samples));
     // Unchanged samples stay, and playback continues.
-    if (tag !== sampleTag) heard = samples(runs);
+    if (tag !== sampleTag) sampleRows = samples(runs);
     sampleTag = tag;
-    replaceContent(body, table(runs), heard, curves(runs, stages));
+    replaceContent(body, table(runs), sampleRows, curves(runs, stages));
   }
 
   function table(runs) {

@@ -26,10 +26,10 @@ export async function mount(root, [folderRoot, ...parts]) {
   const moreList = h("div", { class: "stack" });
   const choices = h("datalist", { id: "settings-list" }, settings.map((setting) => h("option", { value: setting.path }, setting.doc)));
   const planned = h("section", { class: "card", "aria-label": t("plan") });
-  const trouble = h("div");
+  const errorArea = h("div");
   const go = h("button", { class: "primary", type: "submit" }, icon("play"), t("start_run"));
 
-  const asked = () => {
+  const formRequest = () => {
     const values = {};
     if (preset.value) values["model.preset"] = preset.value;
     for (const one of STEPS) if (steps[one].value !== "") values[`training.${one}_steps`] = Number(steps[one].value);
@@ -50,7 +50,7 @@ export async function mount(root, [folderRoot, ...parts]) {
     timer = setTimeout(async () => {
       const mine = ++turn;
       try {
-        const plan = await postJson("/studio/plan", asked());
+        const plan = await postJson("/studio/plan", formRequest());
         if (mine === turn) showPlan(plan);
         go.disabled = false;
       } catch (error) {
@@ -79,12 +79,12 @@ export async function mount(root, [folderRoot, ...parts]) {
   const form = h("form", { class: "card", oninput: preview, onsubmit: async (event) => {
     event.preventDefault();
     go.disabled = true;
-    trouble.replaceChildren();
+    errorArea.replaceChildren();
     try {
-      const { name: started } = await postJson("/studio/runs", asked());
+      const { name: started } = await postJson("/studio/runs", formRequest());
       location.hash = `#/training/run/${encodeURIComponent(started)}`;
     } catch (error) {
-      trouble.replaceChildren(failure(error));
+      errorArea.replaceChildren(failure(error));
       go.disabled = false;
     }
   } },
@@ -93,7 +93,7 @@ export async function mount(root, [folderRoot, ...parts]) {
     h("div", { class: "row" }, field(t("stage"), stage), STEPS.map((one) => field(t("steps_of", { stage: t(`stage_${one}`) }), steps[one], { class: "grow narrow" }))),
     h("details", {}, h("summary", {}, t("more_settings")), choices, moreList,
       h("button", { type: "button", onclick: () => addSetting() }, icon("plus"), t("add_setting"))),
-    trouble,
+    errorArea,
     h("div", { class: "row" }, h("div", { class: "end" }, go)));
   root.append(h("div", { class: "page" },
     h("div", { class: "head" }, h("div", { class: "row center" }, iconButton("back", t("back"), () => (location.hash = "#/training")), h("h1", {}, t("new_run"))),

@@ -21,8 +21,8 @@ export async function mount(root, name) {
   const stop = h("button", { type: "button", hidden: true, onclick: () => ask("stop", t("stop_question")) }, icon("stop"), t("stop"));
   const resume = h("button", { type: "button", hidden: true, onclick: () => ask("resume") }, icon("again"), t("resume"));
   const line = h("section", { class: "card", "aria-label": t("progress") });
-  const heard = h("section", { class: "card", "aria-label": t("samples") }, h("h2", {}, t("samples")), empty(t("no_samples")));
-  const said = h("section", { class: "card", hidden: true, "aria-label": t("messages") });
+  const samplesCard = h("section", { class: "card", "aria-label": t("samples") }, h("h2", {}, t("samples")), empty(t("no_samples")));
+  const messagesCard = h("section", { class: "card", hidden: true, "aria-label": t("messages") });
   const curves = h("section", { class: "card", "aria-label": t("curves") });
   const device = h("section", { class: "card", "aria-label": t("device_graphs") });
   const machine = h("section", { class: "card", "aria-label": t("machine") });
@@ -33,7 +33,7 @@ export async function mount(root, name) {
     h("div", { class: "head" },
       h("div", { class: "row center" }, iconButton("back", t("back"), () => (location.hash = "#/training")), h("h1", {}, h("bdi", {}, name)), state),
       h("div", { class: "row center" }, stop, resume)),
-    line, heard, said, curves, device, machine, diagnosis, rest));
+    line, samplesCard, messagesCard, curves, device, machine, diagnosis, rest));
 
   async function ask(what, question) {
     if (question && !await confirmed(question, t("stop"))) return;
@@ -106,7 +106,7 @@ export async function mount(root, name) {
       if (!sentences.has(sample.sentence)) sentences.set(sample.sentence, []);
       sentences.get(sample.sentence).unshift(sample);
     }
-    heard.replaceChildren(h("div", { class: "card-head" }, h("h2", {}, t("samples")), h("span", { class: "muted small" }, t("samples_lead"))),
+    samplesCard.replaceChildren(h("div", { class: "card-head" }, h("h2", {}, t("samples")), h("span", { class: "muted small" }, t("samples_lead"))),
       ...(sentences.size ? [...sentences].map(([sentence, samples]) => sentenceRow(sentence, samples)) : [empty(t("no_samples"))]));
   }
 
@@ -133,8 +133,8 @@ export async function mount(root, name) {
 
   function showMessages(found) {
     const shown = found.messages.slice(-30).reverse();
-    said.hidden = shown.length === 0;
-    said.replaceChildren(h("h2", {}, t("messages")), h("ul", { class: "advice" }, shown.map((message) =>
+    messagesCard.hidden = shown.length === 0;
+    messagesCard.replaceChildren(h("h2", {}, t("messages")), h("ul", { class: "advice" }, shown.map((message) =>
       h("li", { dir: "auto" }, h("span", { class: message.kind === "advice" || message.kind === "note" ? "tag" : "tag warn" }, named("message", message.kind)), " ",
         message.advice ?? message.note ?? message.fault ?? (message.loss !== undefined ? `${t("loss")} ${compact(message.loss)}` : ""), " ",
         message.step ? h("span", { class: "muted small" }, t("step_n", { n: number(message.step) })) : ""))));

@@ -28,7 +28,7 @@ export async function mount(root) {
   const speed = h("input", { type: "range", min: 0.25, max: 4, step: 0.05, value: draft.speed ?? 1 });
   const seed = h("input", { type: "number", min: 0, step: 1, value: draft.seed ?? 0, inputmode: "numeric" });
   const sampling = Object.fromEntries(SAMPLING.map(([name, min, max, step]) =>
-    [name, h("input", { type: "number", min, max, step, value: draft[name] ?? "", placeholder: t("usual"), inputmode: "decimal" })]));
+    [name, h("input", { type: "number", min, max, step, value: draft[name] ?? "", placeholder: t("default_placeholder"), inputmode: "decimal" })]));
   const go = h("button", { class: "primary", type: "submit" }, icon("speak"), t("speak_button"));
   const stop = h("button", { type: "button", hidden: true, onclick: () => { controller?.abort(); sound?.pause(); } }, icon("stop"), t("stop"));
   const result = h("section", { class: "card", hidden: true, "aria-label": t("result"), "aria-live": "polite" });
@@ -96,8 +96,8 @@ export async function mount(root) {
 
   async function speak() {
     if (controller) return;
-    const asked = { text: text.value, ...settings() };
-    if (!asked.text.trim()) return text.focus();
+    const requested = { text: text.value, ...settings() };
+    if (!requested.text.trim()) return text.focus();
     audioContext();
     controller = new AbortController();
     go.disabled = true;
@@ -108,12 +108,12 @@ export async function mount(root) {
     sound?.pause();
     sound = new LiveSound();
     const mine = sound;
-    const view = resultView(asked, mine);
+    const view = resultView(requested, mine);
     result.replaceChildren(...view.parts);
     const begun = performance.now();
     let first = null;
     try {
-      const body = bodyOf(asked, "pcm");
+      const body = bodyOf(requested, "pcm");
       const response = await sendJson("POST", "/v1/audio/speech", body, { signal: controller.signal });
       const reader = response.body.getReader();
       for (;;) {
@@ -126,7 +126,7 @@ export async function mount(root) {
       mine.complete();
       const elapsed = performance.now() - begun;
       view.figures({ first, elapsed, isDone: true });
-      await remember(asked, mine, first, elapsed).catch(() => {});
+      await remember(requested, mine, first, elapsed).catch(() => {});
       showHistory();
     } catch (error) {
       mine.complete();
@@ -196,24 +196,24 @@ export async function mount(root) {
 }
 
 /** Request body of OpenAI's API. */
-function bodyOf(asked, format) {
-  const body = { model: asked.model, input: asked.text, voice: asked.voice, response_format: format };
-  if (asked.language) body.language = asked.language;
-  if (asked.speed !== 1) body.speed = asked.speed;
-  if (asked.seed) body.seed = asked.seed;
-  for (const [name] of SAMPLING) if (asked[name] !== undefined) body[name] = asked[name];
+function bodyOf(requested, format) {
+  const body = { model: requested.model, input: requested.text, voice: requested.voice, response_format: format };
+  if (requested.language) body.language = requested.language;
+  if (requested.speed !== 1) body.speed = requested.speed;
+  if (requested.seed) body.seed = requested.seed;
+  for (const [name] of SAMPLING) if (requested[name] !== undefined) body[name] = requested[name];
   return body;
 }
 
-function resultView(asked, sound) {
+function resultView(requested, sound) {
   const wave = waveform(sound);
   const button = h("button", { type: "button", class: "play large", onclick: () => (sound.isPlaying ? sound.pause() : sound.play()) });
   const numbers = h("div", { id: "figures" });
-  const trouble = h("div");
+  const errorArea = h("div");
   const format = select(FORMATS.map((name) => [name, name.toUpperCase()]), "wav", { "aria-label": t("format") });
   const download = h("button", { type: "button", disabled: true }, icon("download"), t("download"));
   download.addEventListener("click", async () => {
-    const blob = format.value === "wav" ? sound.wav() : await (await sendJson("POST", "/v1/audio/speech", bodyOf(asked, format.value))).blob();
+    const blob = format.value === "wav" ? sound.wav() : await (await sendJson("POST", "/v1/audio/speech", bodyOf(requested, format.value))).blob();
     save(blob, `speech.${format.value}`);
   });
   const refresh = () => {
@@ -241,17 +241,17 @@ function resultView(asked, sound) {
     parts: [
       h("div", { class: "player" }, button, wave),
       h("div", { class: "row center" }, numbers, h("div", { class: "row center end" }, h("div", {}, format), download)),
-      trouble,
-      snippets(asked),
+      errorArea,
+      snippets(requested),
     ],
     figures: show,
-    fail: (error) => trouble.replaceChildren(failure(error)),
+    fail: (error) => errorArea.replaceChildren(failure(error)),
   };
 }
 
-function snippets(asked) {
+function snippets(requested) {
   const code = h("pre", { class: "code", tabindex: "0" });
-  const body = bodyOf(asked, "wav");
+  const body = bodyOf(requested, "wav");
   const base = location.origin;
   const shell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
   const key = hasToken() ? " -H \"Authorization: Bearer $MYXTTS_TOKEN\"" : "";
@@ -286,9 +286,9 @@ with client.audio.speech.with_streaming_response.create(
 }
 
 /** Stores the result on the server, so that it is available later and in other browsers. */
-async function remember(asked, sound, first, elapsed) {
+async function remember(requested, sound, first, elapsed) {
   const made = sound.seconds;
   if (!made) return;
-  const { id } = await postJson("/studio/history", { said: asked, seconds: made, first_ms: first, rtf: elapsed / 1000 / made });
+  const { id } = await postJson("/studio/history", { said: requested, seconds: made, first_ms: first, rtf: elapsed / 1000 / made });
   await request(`/studio/history/${id}/sound`, { method: "PUT", headers: { "Content-Type": "audio/wav" }, body: sound.wav() });
 }

@@ -99,7 +99,7 @@ export async function mount(root) {
     }
     add.disabled = true;
     add.setAttribute("aria-busy", "true");
-    outcome.replaceChildren(h("p", { class: "muted" }, t("hearing")));
+    outcome.replaceChildren(h("p", { class: "muted" }, t("encoding_voice")));
     try {
       const body = new FormData();
       if (currentModel()) body.append("model", currentModel().name);

@@ -25,7 +25,7 @@ pub(crate) struct Request {
     language: String,
     options: SpeakOptions,
     narrator: Narrator,
-    outlet: Outlet,
+    output: OutputStage,
     current: Option<Current>,
     usage: Usage,
     /// Why a piece could not be spoken.
@@ -42,7 +42,7 @@ struct Current {
 }
 
 /// Output stage after narration.
-struct Outlet {
+struct OutputStage {
     sink: AudioSink,
     /// Second time stretch, for speeds beyond the range of one.
     stretch: TimeStretch,
@@ -52,7 +52,7 @@ struct Outlet {
     has_spoken: bool,
 }
 
-impl Outlet {
+impl OutputStage {
     fn write(&mut self, samples: &[f32]) {
         if !self.has_spoken {
             self.held.extend_from_slice(samples);
@@ -89,7 +89,13 @@ impl Request {
                     language,
                     options,
                     narrator: Narrator::new(settings, RATE, 0),
-                    outlet: Outlet { sink, stretch, held: Vec::new(), ready: Vec::new(), has_spoken: false },
+                    output: OutputStage {
+                        sink,
+                        stretch,
+                        held: Vec::new(),
+                        ready: Vec::new(),
+                        has_spoken: false,
+                    },
                     current: None,
                     usage: Usage::default(),
                     unspoken: None,
@@ -104,7 +110,7 @@ impl Request {
 
     /// Whether the client is still connected and the time limit is not reached.
     pub fn is_wanted(&self) -> bool {
-        self.outlet.sink.is_wanted()
+        self.output.sink.is_wanted()
     }
 
     /// Whether a piece is being spoken.
@@ -113,8 +119,8 @@ impl Request {
     }
 
     /// Whether it is being spoken and its first audio is not sent yet.
-    pub fn is_awaited(&self) -> bool {
-        self.current.is_some() && !self.outlet.has_spoken
+    pub fn awaits_first_audio(&self) -> bool {
+        self.current.is_some() && !self.output.has_spoken
     }
 
     /// Whether all of it was spoken.
@@ -124,12 +130,12 @@ impl Request {
 
     /// Whether its next piece may start: the client has received enough of the audio so far.
     pub fn is_due(&self) -> bool {
-        self.current.is_none() && !self.pieces.is_empty() && !self.outlet.sink.is_full()
+        self.current.is_none() && !self.pieces.is_empty() && !self.output.sink.is_full()
     }
 
     /// When its client runs out of audio to play.
     pub fn deadline(&self) -> Instant {
-        self.outlet.sink.playback_end()
+        self.output.sink.playback_end()
     }
 
     /// Assigns a slot to the next piece that can be spoken; one must be free.
@@ -158,9 +164,9 @@ impl Request {
     }
 
     fn end_piece(&mut self, piece: &Piece, number: u64, start: u64, spoken: Spoken) {
-        let outlet = &mut self.outlet;
+        let output = &mut self.output;
         let mut write = |samples: &[f32]| -> Result<(), AudioFileError> {
-            outlet.write(samples);
+            output.write(samples);
             Ok(())
         };
         // The returned piece information is not needed here; `write` does not fail.
@@ -173,15 +179,15 @@ impl Request {
         let samples = synthesizer.take_audio(speech)?;
         let is_done = speech.is_done();
         if !samples.is_empty() {
-            self.outlet.has_spoken = true;
+            self.output.has_spoken = true;
             let samples = match synthesizer.quality().rate() {
                 RATE => samples,
                 // A model without a decoder returns the text as one piece, which can be resampled as a whole.
                 rate => Resampler::new(rate, RATE).resample(&samples),
             };
-            let outlet = &mut self.outlet;
+            let output = &mut self.output;
             let mut write = |samples: &[f32]| -> Result<(), AudioFileError> {
-                outlet.write(samples);
+                output.write(samples);
                 Ok(())
             };
             let _ = self.narrator.add(&samples, &mut write);
@@ -209,17 +215,17 @@ impl Request {
         synthesizer: &mut Synthesizer,
         failed: Option<&SpeakError>,
     ) -> Result<(), SpeakError> {
-        let Request { current, mut outlet, usage, unspoken, .. } = self;
+        let Request { current, mut output, usage, unspoken, .. } = self;
         let left = current.map_or(Ok(()), |current| synthesizer.leave(current.speech));
         let result = match (failed, unspoken) {
             (Some(error), _) => Err(client_error(error)),
-            (None, Some(error)) if !outlet.has_spoken && outlet.sink.is_wanted() => Err(client_error(&error)),
+            (None, Some(error)) if !output.has_spoken && output.sink.is_wanted() => Err(client_error(&error)),
             _ => {
-                outlet.end();
+                output.end();
                 Ok(usage)
             }
         };
-        outlet.sink.finish(result);
+        output.sink.finish(result);
         left
     }
 }

@@ -95,14 +95,14 @@ impl<'m> Scheduler<'m> {
         self.fill_slots()?;
         self.worked(Work::Begin);
         if self.active.iter().any(Request::is_speaking) {
-            let is_awaited = self.active.iter().any(Request::is_awaited);
-            self.speaker.synthesizer.advance(if is_awaited { FIRST_STEPS } else { STEPS })?;
+            let awaits_first_audio = self.active.iter().any(Request::awaits_first_audio);
+            self.speaker.synthesizer.advance(if awaits_first_audio { FIRST_STEPS } else { STEPS })?;
             self.worked(Work::Advance);
             let mut failed = Vec::new();
             let due = Instant::now() + AHEAD;
             let synthesizer = &mut self.speaker.synthesizer;
             for (index, request) in self.active.iter_mut().enumerate() {
-                if is_awaited && request.deadline() > due {
+                if awaits_first_audio && request.deadline() > due {
                     break;
                 }
                 if let Err(error) = request.send_audio(synthesizer) {

@@ -47,7 +47,7 @@ macro_rules! observations {
 observations! {
     CORPUS: corpus, RECORDS: records, SPLIT: split, FILES: files, BATCHES: batches, DECODER_BATCHES: decoder_batches,
     FED: fed, DEVICES: devices, NOTES: notes, RESOLVED: resolved, ON_DEMAND: on_demand, GPT: gpt, SETUP: setup,
-    DVAE_SETUP: dvae_setup, TRAINED: trained, STAGES: stages, SPIKES: spikes, NAN: nan, RUNS: runs, HEARD: heard,
+    DVAE_SETUP: dvae_setup, TRAINED: trained, STAGES: stages, SPIKES: spikes, NAN: nan, RUNS: runs, TRANSCRIPTS: transcripts,
 }
 
 /// Settings whose effect cannot be observed here, why, and where it is tested instead.
@@ -168,10 +168,10 @@ const CASES: &[Case] = &[
     case("training.reduce_bf16", "true", DEVICES).with(&["training.multi_gpu=true"]),
     case("training.visible_gpus", "3", DEVICES),
     case("training.memory_limit", "256MiB", SETUP).from("300MiB").with(&["data.dvae_batch_size=4096", "data.batch_size=2"]),
-    case("training.recognizer_command", TRANSCRIPT, HEARD),
-    case("training.recognizer_url", "http://127.0.0.1:1", HEARD),
-    case("training.recognizer_model", "other", HEARD).with(&["training.recognizer_url=http://127.0.0.1:1"]),
-    case("training.recognizer_digits", "true", HEARD).with(&["training.recognizer_url=http://127.0.0.1:1"]),
+    case("training.recognizer_command", TRANSCRIPT, TRANSCRIPTS),
+    case("training.recognizer_url", "http://127.0.0.1:1", TRANSCRIPTS),
+    case("training.recognizer_model", "other", TRANSCRIPTS).with(&["training.recognizer_url=http://127.0.0.1:1"]),
+    case("training.recognizer_digits", "true", TRANSCRIPTS).with(&["training.recognizer_url=http://127.0.0.1:1"]),
     case("training.enable_graph_mode", "false", NOTES),
     case("training.enable_eager_debug", "true", NAN),
 ];
@@ -205,7 +205,7 @@ fn assert_effects(is_selected: impl Fn(&Case) -> bool) {
             assert_eq!(
                 *was,
                 observe(&folder, &first, case.observed),
-                "{} changes by itself",
+                "{} differs when it is repeated",
                 case.observed.0
             );
         }
@@ -253,7 +253,7 @@ fn settings_of_batches_and_devices_change_batches_and_feeds() {
             NOTES.0,
             RESOLVED.0,
             ON_DEMAND.0,
-            HEARD.0,
+            TRANSCRIPTS.0,
             DVAE_SETUP.0,
         ]
         .contains(&case.observed.0)

@@ -154,9 +154,9 @@ pub fn resolved(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     Ok(others.map(|value| format!("{} {}\n", value.key.path, value.value)).collect())
 }
 
-/// The transcript of a clip and its errors, by the recogniser for spoken samples. Where it is a server, one is started that
-/// answers once; with the model it was asked for.
-pub fn heard(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+/// The transcript of a clip and its errors, by the recogniser for spoken samples. If it is a server, a fake one is started that
+/// answers once; the text then ends with the model that was requested.
+pub fn transcripts(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let mut training = plan.training.clone();
     let server = training.recognizer_url.is_some().then(FakeServer::start).transpose()?;
     if let Some(server) = &server {
@@ -165,11 +165,11 @@ pub fn heard(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let Some(mut recognizer) = myxtts_train::evaluate::listener::Listener::of(&training)? else {
         return Ok("no recogniser".to_owned());
     };
-    let heard = recognizer.transcribe(&folder.path("corpus/wavs/a-0.wav"), "twenty one", "en");
+    let transcript = recognizer.transcribe(&folder.path("corpus/wavs/a-0.wav"), "twenty one", "en");
     if let Some(error) = recognizer.failed() {
         anyhow::bail!("{error}");
     }
-    Ok(format!("{heard:?} {:?}", server.map(FakeServer::requested_model)))
+    Ok(format!("{transcript:?} {:?}", server.map(FakeServer::requested_model)))
 }
 
 /// The messages on opening a corpus whose features are computed on demand: what stays in memory.

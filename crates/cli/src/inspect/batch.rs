@@ -1,4 +1,4 @@
-//! `myxtts inspect batch`: the batch of a training step, as a table, as JSON and as a picture.
+//! `myxtts inspect batch`: the batch of a training step, as a table, as JSON and as an image.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -52,7 +52,7 @@ pub struct Args {
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Write a picture of the mels, one below the other, to a .png file
+    /// Write an image of the mels, one below the other, to a .png file
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
 }
@@ -84,7 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     };
     if let Some(file) = &args.png {
         durable::write(file, &report.picture(&slab)?)
-            .with_context(|| format!("writing the picture to {}", file.display()))?;
+            .with_context(|| format!("writing the image to {}", file.display()))?;
         errln!("wrote {}", file.display());
     }
     if args.json {
@@ -303,7 +303,7 @@ impl Report {
         }
     }
 
-    /// A picture of the mels, one below the other.
+    /// An image of the mels, one below the other.
     fn picture(&self, slab: &[u8]) -> anyhow::Result<Vec<u8>> {
         let field = self.fields.iter().find(|field| field.name == DVAE_MEL.name);
         let field = field.context("the batch has no mel to draw")?;

@@ -1,4 +1,4 @@
-//! `myxtts inspect mel`: the mel spectrogram of an audio file, as an array and as a picture.
+//! `myxtts inspect mel`: the mel spectrogram of an audio file, as an array and as an image.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub struct Args {
     /// Write the array to a .npy file: [channels, frames], float32
     #[arg(short, long, value_name = "OUT.npy")]
     output: Option<PathBuf>,
-    /// Write a picture to a .png file
+    /// Write an image to a .png file
     #[arg(long, value_name = "OUT.png")]
     png: Option<PathBuf>,
     /// Divide each channel by a value of this file (80 values, float32 .npy), as XTTS does with its mel_stats

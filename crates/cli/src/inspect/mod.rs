@@ -1,4 +1,4 @@
-//! `myxtts inspect`: the inputs of the model, as numbers and as pictures.
+//! `myxtts inspect`: the inputs of the model, as numbers and as images.
 
 mod batch;
 mod cache;

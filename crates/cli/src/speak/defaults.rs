@@ -19,7 +19,7 @@ use crate::models_folder::{self, MODELS_FOLDER};
 const REFERENCES: usize = 3;
 
 /// A model folder.
-pub struct Found {
+pub struct FoundModel {
     pub model: PathBuf,
     /// The run that trained it; `None` if it is not in a run folder.
     pub run: Option<RunFolder>,
@@ -27,10 +27,10 @@ pub struct Found {
 
 /// Finds the model that is named: a folder, a run folder, the name of a run, or of a model that came with the program. Without a
 /// name: `./model`, that of the newest run, or the first that came with the program.
-pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
+pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<FoundModel> {
     let Some(named) = named else { return default_model(runs) };
     if named.join(MANIFEST).is_file() {
-        return Ok(Found { run: run_of(named), model: named.to_owned() });
+        return Ok(FoundModel { run: run_of(named), model: named.to_owned() });
     }
     let as_run = match (named.parent(), named.file_name().and_then(|name| name.to_str())) {
         (Some(parent), Some(name)) if RunFolder::is_run(named) => RunFolder::view(parent, name).ok(),
@@ -40,10 +40,10 @@ pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
         _ => None,
     };
     match as_run {
-        Some(run) => Ok(Found { model: run.path().join(MODEL_FOLDER), run: Some(run) }),
-        None if named.exists() => Ok(Found { model: named.to_owned(), run: None }),
+        Some(run) => Ok(FoundModel { model: run.path().join(MODEL_FOLDER), run: Some(run) }),
+        None if named.exists() => Ok(FoundModel { model: named.to_owned(), run: None }),
         None => match models_folder::find_noted(named) {
-            Some(model) => Ok(Found { model, run: None }),
+            Some(model) => Ok(FoundModel { model, run: None }),
             None => Err(UsageError(no_model(named, runs)?).into()),
         },
     }
@@ -61,10 +61,10 @@ fn no_model(named: &Path, runs: &Path) -> anyhow::Result<String> {
     Ok(format!("no run or model folder named {}; {existing}{shipped}", named.display()))
 }
 
-fn default_model(runs: &Path) -> anyhow::Result<Found> {
+fn default_model(runs: &Path) -> anyhow::Result<FoundModel> {
     let here = PathBuf::from(MODEL_FOLDER);
     if here.join(MANIFEST).is_file() {
-        return Ok(Found { model: here, run: None });
+        return Ok(FoundModel { model: here, run: None });
     }
     let written =
         |model: &Path| std::fs::metadata(model.join(MANIFEST)).and_then(|found| found.modified()).ok();
@@ -74,10 +74,10 @@ fn default_model(runs: &Path) -> anyhow::Result<Found> {
         from_runs.extend(written(&model).map(|time| (time, model)));
     }
     if let Some((_, model)) = from_runs.into_iter().max() {
-        return Ok(Found { run: run_of(&model), model });
+        return Ok(FoundModel { run: run_of(&model), model });
     }
     if let Some(model) = models_folder::first_noted() {
-        return Ok(Found { model, run: None });
+        return Ok(FoundModel { model, run: None });
     }
     Err(UsageError(format!(
         "no model found in ./{MODEL_FOLDER}, {}/*/{MODEL_FOLDER} or {MODELS_FOLDER}/: `myxtts train` trains one, \

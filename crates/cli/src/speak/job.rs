@@ -13,7 +13,7 @@ use myxtts_speak::SpeakError;
 use myxtts_speak::audio_file::{AudioFileError, AudioWriter, Format, Sink, Stream};
 use myxtts_speak::long_text::{LongTextError, Pause, Piece, Pieces};
 use myxtts_speak::narration::{
-    Book, Done, NarrationError, NarrationSettings, Outcome, Speaker, Timings, narrate,
+    Book, FinishedPiece, NarrationError, NarrationSettings, Outcome, Speaker, Timings, narrate,
 };
 
 use super::player::Player;
@@ -248,7 +248,7 @@ impl Output {
 }
 
 /// Reports a finished piece. Returns whether to continue.
-fn report_piece(done: &Done, progress: &Terminal, stop: &AtomicBool) -> bool {
+fn report_piece(done: &FinishedPiece, progress: &Terminal, stop: &AtomicBool) -> bool {
     progress.advance(done.piece.text.len() as u64 + 1);
     // The note of a single piece is in the report.
     let is_only = done.number == 0 && done.piece.pause == Pause::End;

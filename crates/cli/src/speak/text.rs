@@ -62,7 +62,7 @@ impl Text {
 
     /// Reads the beginning of a text, which `reader` then yields again.
     fn with_beginning(mut reader: Box<dyn Read>, bytes: Option<u64>) -> anyhow::Result<Text> {
-        // One read: a slow writer is not waited for.
+        // One read, so that a slow writer does not delay the start.
         let mut first = vec![0; GUESS_BYTES];
         let read = reader.read(&mut first).context("cannot read the text")?;
         first.truncate(read);

@@ -4,7 +4,7 @@ use crate::train::{corpus, myxtts};
 use serde_json::Value;
 
 #[test]
-fn a_way_without_a_cache_is_measured_as_json_and_drawn() {
+fn feeding_without_a_cache_is_measured_as_json_and_drawn() {
     let folder = corpus();
     let folder = folder.path();
     let mut arguments = vec!["bench", "corpus", "--device", "cpu", "--preset", "tiny", "--stage", "dvae"];

@@ -56,7 +56,7 @@ pub fn snapshot(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn prepare_verify_damage_fix() {
+fn verify_finds_damage_and_fix_repairs_it() {
     let root = tempfile::tempdir().unwrap();
     let corpus = corpus(root.path(), 12);
     let cache = corpus.join(".myxtts-cache");
@@ -97,7 +97,7 @@ fn a_changed_sentence_is_stale_until_it_is_prepared_again() {
 }
 
 #[test]
-fn a_full_disk_is_exit_74_a_message_and_no_damage() {
+fn a_full_disk_exits_with_74_and_leaves_no_damage() {
     let root = tempfile::tempdir().unwrap();
     let corpus = corpus(root.path(), 4);
     let cache = root.path().join("cache");
@@ -117,7 +117,7 @@ fn a_full_disk_is_exit_74_a_message_and_no_damage() {
 }
 
 #[test]
-fn past_the_failure_budget_is_exit_65_and_names_the_files() {
+fn exceeding_the_failure_budget_exits_with_65_and_names_the_files() {
     let root = tempfile::tempdir().unwrap();
     let corpus = corpus(root.path(), 10);
     for n in [2, 5] {
@@ -144,7 +144,7 @@ fn a_second_writer_is_refused_by_name() {
 }
 
 #[test]
-fn inspect_shows_the_whole_and_one_utterance() {
+fn inspect_shows_the_cache_and_one_utterance() {
     let root = tempfile::tempdir().unwrap();
     let corpus = corpus(root.path(), 5);
     myxtts(&["inspect", "cache"], &corpus).assert().code(65).stderr(contains("myxtts prepare"));

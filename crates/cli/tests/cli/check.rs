@@ -63,7 +63,7 @@ fn json(dir: &TempDir, args: &[&str]) -> Value {
 }
 
 #[test]
-fn a_good_corpus_ends_with_0() {
+fn a_good_corpus_exits_with_0() {
     let dir = corpus(4, "");
     check(&dir, &[])
         .code(0)
@@ -77,7 +77,7 @@ fn a_good_corpus_ends_with_0() {
 }
 
 #[test]
-fn past_the_budget_it_ends_with_65() {
+fn exceeding_the_failure_budget_exits_with_65() {
     let dir = corpus(9, "gone|This one has no sound.|\n");
     check(&dir, &[])
         .code(65)
@@ -88,7 +88,7 @@ fn past_the_budget_it_ends_with_65() {
 }
 
 #[test]
-fn wrong_usage_ends_with_2() {
+fn wrong_usage_exits_with_2() {
     let dir = corpus(1, "");
     check(&dir, &["--format", "ljspech"]).code(2).stderr(predicate::str::contains("common_voice"));
     check(&dir, &["--failure-budget", "5"]).code(2).stderr(predicate::str::contains("a number from 0 to 1"));
@@ -109,7 +109,7 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
-fn a_folder_of_something_else_says_what_was_looked_for() {
+fn an_unknown_layout_is_refused_with_what_was_looked_for() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("holiday.jpg"), b"").unwrap();
     check(&dir, &[])
@@ -118,7 +118,7 @@ fn a_folder_of_something_else_says_what_was_looked_for() {
 }
 
 #[test]
-fn what_cannot_be_written_ends_with_74_and_where_nothing_can_be_with_2() {
+fn write_errors_exit_with_74_and_invalid_outputs_with_2() {
     let dir = corpus(2, "");
     check(&dir, &["--json=/dev/full"]).code(74).stderr(predicate::str::contains("writing"));
     check(&dir, &["--json=/nonexistent/report.json"])
@@ -128,7 +128,7 @@ fn what_cannot_be_written_ends_with_74_and_where_nothing_can_be_with_2() {
 
 /// Every problem that real files can have, with the kind it must be reported as.
 #[test]
-fn real_files_are_named_with_their_trouble() {
+fn bad_files_are_named_with_their_problem() {
     let dir = corpus(2, "");
     let at = |name: &str| dir.path().join(format!("wavs/{name}.wav"));
     let mut metadata = std::fs::read_to_string(dir.path().join("metadata.csv")).unwrap();
@@ -202,7 +202,7 @@ fn the_report_is_the_same_twice_and_with_one_thread() {
 }
 
 #[test]
-fn problems_are_written_one_a_line() {
+fn problems_are_written_one_per_line() {
     let dir = corpus(3, "gone|No sound.|\nbad line\n");
     let file = dir.path().join("problems.jsonl");
     check(

@@ -17,9 +17,9 @@ fn myxtts(folder: &Path, arguments: &[&str]) -> Output {
 /// Stdout and stderr of a command that must succeed.
 fn done(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = myxtts(folder, arguments);
-    let [said, words] = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    let [stdout, words] = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
     assert!(output.status.success(), "{arguments:?}: {words}");
-    (said, words)
+    (stdout, words)
 }
 
 fn train(folder: &Path, arguments: &[&str]) -> String {
@@ -54,7 +54,7 @@ fn cleaners(folder: &Path, run: &str) -> [String; 2] {
 }
 
 #[test]
-fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
+fn small_english_corpora_use_phonemes_from_check_to_speak() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder, "en");
@@ -71,13 +71,17 @@ fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
     // No letter is used as a phoneme.
     let text = "Your area.";
     let say = ["speak", text, "--model", "runs/first/model", "-o", "out.wav", "--json"];
-    let (said, _) = done(folder, &[&say[..], &voice[..]].concat());
-    let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&said["text"], &said["unknown"]), (&"jɔɹ ɛɹȉə.".into(), &serde_json::json!([])), "{said}");
+    let (stdout, _) = done(folder, &[&say[..], &voice[..]].concat());
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(
+        (&report["text"], &report["unknown"]),
+        (&"jɔɹ ɛɹȉə.".into(), &serde_json::json!([])),
+        "{stdout}"
+    );
     // The same without a model and a voice: those of the newest run, with a speaker it was trained on.
     let (bare, _) = done(folder, &["speak", text, "--device", "cpu", "--json"]);
     let bare: Value = serde_json::from_str(&bare).unwrap();
-    assert_eq!((&bare["model"], &bare["text"]), (&"runs/first/model".into(), &said["text"]), "{bare}");
+    assert_eq!((&bare["model"], &bare["text"]), (&"runs/first/model".into(), &report["text"]), "{bare}");
     assert!(bare["voice"][0].as_str().is_some_and(|voice| voice.contains("wavs")), "{bare}");
     fs::write(folder.join("list.csv"), format!("one|{text}\ntwo|Fish.\n")).unwrap();
     let evaluate = ["evaluate", "runs/first/model", "--texts", "list.csv", "-o"];
@@ -101,7 +105,7 @@ fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
 }
 
 #[test]
-fn what_is_trained_further_keeps_the_cleaner_of_its_model() {
+fn fine_tuning_keeps_the_cleaner_of_the_base_model() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     ["en", "fa"].into_iter().for_each(|language| corpus(folder, language));

@@ -46,7 +46,7 @@ fn launched(gpus: u32, machine: u32, train: &str) -> String {
 }
 
 #[test]
-fn a_machine_begins_a_run_or_goes_on_with_it() {
+fn a_machine_starts_or_resumes_a_run() {
     let folder = programs(&[("myxtts", FAKE_LAUNCH)]);
     let variables = [
         ("MACHINE", "1"),
@@ -70,7 +70,7 @@ fn a_machine_begins_a_run_or_goes_on_with_it() {
 }
 
 #[test]
-fn ssh_starts_every_machine_and_again_after_a_loss() {
+fn ssh_starts_every_machine_and_restarts_after_a_lost_rank() {
     // `ssh HOST COMMAND`, here.
     let folder = programs(&[("myxtts", FAKE_LAUNCH), ("ssh", r#"shift; exec bash -c "$*""#)]);
     let scripts = folder.path().join("docs/cluster");
@@ -89,7 +89,7 @@ fn ssh_starts_every_machine_and_again_after_a_loss() {
 }
 
 #[test]
-fn a_slurm_job_goes_back_to_the_queue_when_its_time_is_up_or_a_rank_is_lost() {
+fn a_slurm_job_is_requeued_at_its_time_limit_or_after_a_lost_rank() {
     // Sends the batch shell Slurm's warning signal, and exits as a run that has saved.
     let srun = r#"shift; echo "$*"
 case "$(cat what 2>/dev/null)" in
@@ -125,13 +125,13 @@ esac"#;
     }
     let (_, _, lines) = ended("0", "0");
     assert!(lines.contains(&"myxtts train --resume mina --preset v2".to_owned()), "{lines:?}");
-    assert!(run_folder.join("write.owner").exists(), "in the first start somebody else may hold it");
+    assert!(run_folder.join("write.owner").exists(), "at the first start another process may hold it");
     ended("0", "1");
     assert!(!run_folder.join("write.owner").exists() && !run_folder.join("checkpoints/write.owner").exists());
 }
 
 #[test]
-fn preparing_under_slurm_submits_an_array_and_a_merge_behind_it() {
+fn preparing_under_slurm_submits_an_array_and_a_dependent_merge() {
     let sbatch = r#"printf '%s\n' "$*" >> submitted; wc -l < submitted"#;
     let folder = programs(&[("sbatch", sbatch)]);
     let output = run("prepare.sh", &["16", "my corpus", "--set", "data.language=fa"], folder.path(), &[]);
@@ -150,7 +150,7 @@ fn preparing_under_slurm_submits_an_array_and_a_merge_behind_it() {
 
 /// Every option of myxtts in these files exists.
 #[test]
-fn the_options_in_these_files_exist() {
+fn options_in_the_cluster_files_exist() {
     let help = |command: &str| {
         let output = Command::new(cargo_bin("myxtts")).args([command, "--help"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
@@ -168,7 +168,7 @@ fn the_options_in_these_files_exist() {
 }
 
 #[test]
-fn the_page_about_scale_holds_what_its_program_computes() {
+fn the_scale_page_matches_its_script() {
     let root = docs().join("../..");
     let checked = Command::new("python3")
         .arg(root.join("bench/scale/table.py"))

@@ -173,13 +173,13 @@ fn training_begins_from_a_compact_model_by_its_name() {
     myxtts(at, &arguments).assert().code(2).stderr(contains("nothing"));
 }
 
-/// What is said about a model that was found.
+/// The note about a model that was found.
 fn note(model: &str) -> String {
     format!("note: using the model {}", PathBuf::from(model).display())
 }
 
 #[test]
-fn models_are_found_here_next_to_the_program_and_where_packages_put_them() {
+fn models_are_found_here_next_to_the_program_and_in_the_installation() {
     let at = tempfile::tempdir().unwrap();
     // Without symbolic links, as the program sees its own path.
     let at = at.path().canonicalize().unwrap();

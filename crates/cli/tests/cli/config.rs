@@ -42,7 +42,7 @@ fn show_prints_values_with_their_origins() {
 }
 
 #[test]
-fn show_says_what_was_capped_to_people_and_machines() {
+fn show_reports_capped_values_as_text_and_json() {
     let arguments = ["config", "show", "--num-workers", "1024"];
     myxtts(&arguments)
         .assert()
@@ -71,7 +71,7 @@ fn a_value_too_long_for_a_column_once_panicked_in_show() {
 }
 
 #[test]
-fn mistakes_end_with_exit_2_and_all_of_them() {
+fn all_mistakes_are_reported_with_exit_2() {
     myxtts(&["config", "show", "--set", "data.batch_sise=1", "--buckets", "0"]).assert().code(2).stderr(
         contains("did you mean data.batch_size?").and(contains("--buckets: data.buckets must be an integer")),
     );
@@ -83,7 +83,7 @@ fn mistakes_end_with_exit_2_and_all_of_them() {
 }
 
 #[test]
-fn init_writes_a_file_that_loads_and_never_overwrites_unasked() {
+fn init_writes_a_loadable_file_and_overwrites_only_with_force() {
     let folder = tempfile::tempdir().unwrap();
     let in_folder = |arguments: &[&str]| {
         let mut command = myxtts(arguments);

@@ -10,7 +10,7 @@ fn demo_corpus() -> Command {
 }
 
 #[test]
-fn it_says_what_it_made_and_what_to_do_next() {
+fn the_report_describes_the_corpus_and_names_the_next_command() {
     let dir = tempfile::tempdir().unwrap();
     let corpus = dir.path().join("a corpus");
     demo_corpus()
@@ -27,7 +27,7 @@ fn it_says_what_it_made_and_what_to_do_next() {
 }
 
 #[test]
-fn a_folder_of_something_else_needs_force() {
+fn a_folder_with_other_files_needs_force() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("notes.txt"), "mine").unwrap();
     demo_corpus().arg(dir.path()).args(["--utterances", "2"]).assert().code(2).stderr(contains("--force"));
@@ -48,7 +48,7 @@ fn wrong_arguments_exit_with_2_and_a_reason() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_exits_with_74() {
+fn a_folder_that_cannot_be_created_exits_with_74() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -16,7 +16,7 @@ fn as_json(command: &mut Command) -> serde_json::Value {
 }
 
 #[test]
-fn people_and_machines_are_told_the_same() {
+fn text_and_json_agree() {
     let json = as_json(&mut devices(&["--json"]));
     let name = json["cpu"]["name"].as_str().unwrap();
     let on = format!("training     would run on {}", json["default"]["device"].as_str().unwrap());
@@ -41,17 +41,17 @@ fn people_and_machines_are_told_the_same() {
         ("cupti", "CUPTI"),
     ] {
         let library = &json["libraries"][key];
-        let said = match library["status"].as_str().unwrap() {
+        let expected = match library["status"].as_str().unwrap() {
             "found" => library["path"].as_str().unwrap(),
             "missing" => library["install"].as_str().unwrap(),
             other => panic!("{key} is {other}"),
         };
-        assert!(row(label).contains(said), "{label}: no {said} in {text}");
+        assert!(row(label).contains(expected), "{label}: no {expected} in {text}");
     }
 }
 
 #[test]
-fn a_machine_without_a_driver_is_no_failure() {
+fn a_missing_driver_is_not_an_error() {
     let json = as_json(&mut devices(&["--json"]));
     if json["libraries"]["driver"]["status"] == "found" {
         eprintln!("skipped: this machine has a driver");
@@ -69,7 +69,7 @@ fn a_machine_without_a_driver_is_no_failure() {
 }
 
 #[test]
-fn a_file_that_is_no_library_is_named_and_not_used() {
+fn an_invalid_library_is_named_and_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("libcublasLt.so.12");
     std::fs::write(&file, "not a library").unwrap();
@@ -84,7 +84,7 @@ fn a_file_that_is_no_library_is_named_and_not_used() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
+fn a_missing_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let gone = folder.path().join("gone");
     let json = as_json(devices(&["--json"]).env("MYXTTS_CUDA_PATH", &gone));

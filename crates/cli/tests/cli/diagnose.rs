@@ -48,7 +48,7 @@ fn a_real_stage_is_diagnosed_as_text_json_and_page() {
 }
 
 #[test]
-fn a_fault_that_is_none_or_has_no_place_is_refused() {
+fn unknown_and_inapplicable_faults_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, words) in [
         (["--plant", "slow-cat", "--stage", "gpt"], "slow-disk"),
@@ -61,7 +61,7 @@ fn a_fault_that_is_none_or_has_no_place_is_refused() {
 }
 
 #[test]
-fn an_amount_that_says_nothing_is_refused() {
+fn too_few_batches_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let output = myxtts(folder.path(), &["diagnose", "--num-batches", "3"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

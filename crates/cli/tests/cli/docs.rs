@@ -112,7 +112,7 @@ fn broken(page: &Path, target: &str) -> Option<String> {
 }
 
 #[test]
-fn links_and_images_lead_somewhere() {
+fn links_and_images_have_targets() {
     let mut faults = Vec::new();
     for page in pages() {
         faults.extend(targets(&read(&page)).iter().filter_map(|target| broken(&page, target)));
@@ -121,7 +121,7 @@ fn links_and_images_lead_somewhere() {
 }
 
 #[test]
-fn a_broken_link_is_noticed() {
+fn a_broken_link_is_detected() {
     let page = root().join("README.md");
     assert!(broken(&page, "docs/src/no-such-page.md").is_some());
     assert!(broken(&page, "docs/src/training.md#no-such-heading").is_some());

@@ -31,7 +31,7 @@ fn forbidden(edges: &[(String, String)], allowed: &BTreeMap<String, BTreeSet<Str
 }
 
 #[test]
-fn crates_depend_only_along_the_table() {
+fn crates_depend_only_as_the_table_allows() {
     let metadata = MetadataCommand::new()
         .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         .no_deps()

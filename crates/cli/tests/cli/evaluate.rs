@@ -41,7 +41,7 @@ fn report(at: &Path, folder: &str) -> Value {
 }
 
 #[test]
-fn a_list_is_spoken_and_measured_and_a_seed_says_it_the_same_way() {
+fn a_list_is_spoken_and_measured_and_a_seed_repeats_it() {
     let at = folder();
     let say = ["evaluate", "model", "--texts", "data/list.csv", "--voice", "one.wav", "--language", "en"];
     myxtts(at.path(), &say).args(["-o", "a", "--seed", "5"]).assert().success().stdout(contains("2 of 2"));
@@ -50,10 +50,10 @@ fn a_list_is_spoken_and_measured_and_a_seed_says_it_the_same_way() {
     assert_eq!((items.len(), &items[0]["id"], &items[1]["file"]), (2, &"one".into(), &"two.wav".into()));
     for item in items {
         assert_eq!((&item["ended"], &item["error"]), (&"limit".into(), &Value::Null));
-        let heard = decode(&at.path().join("a").join(item["file"].as_str().unwrap())).unwrap().clip;
-        assert_eq!(heard.sample_rate, 24_000);
+        let decoded = decode(&at.path().join("a").join(item["file"].as_str().unwrap())).unwrap().clip;
+        assert_eq!(decoded.sample_rate, 24_000);
         let speech = item["seconds"].as_f64().unwrap();
-        assert!((heard.seconds() - speech - 0.3).abs() < 1e-3, "0.3 s of silence follow the speech");
+        assert!((decoded.seconds() - speech - 0.3).abs() < 1e-3, "0.3 s of silence follow the speech");
         assert!(item["distortion"].as_f64().is_some(), "the recording lies in wavs/: {item}");
         assert!(item["similarity"].as_f64().is_some() && item["transcript"].is_null(), "{item}");
     }
@@ -80,9 +80,9 @@ fn recordings_go_through_the_dvae_and_through_all_parts() {
     let found = report(at.path(), "out");
     let original = decode(&at.path().join("data/wavs/one.wav")).unwrap().clip;
     for (way, rate) in [("original", 22_050), ("dvae", 22_050), ("decoder", 24_000)] {
-        let heard = decode(&at.path().join(format!("out/{way}/one.wav"))).unwrap().clip;
-        assert_eq!(heard.sample_rate, rate);
-        assert!((heard.seconds() - original.seconds()).abs() < 0.1, "{way}: {} s", heard.seconds());
+        let decoded = decode(&at.path().join(format!("out/{way}/one.wav"))).unwrap().clip;
+        assert_eq!(decoded.sample_rate, rate);
+        assert!((decoded.seconds() - original.seconds()).abs() < 0.1, "{way}: {} s", decoded.seconds());
         let figures = &found["ways"][way];
         assert_eq!(figures["distortion"].is_null(), way == "original", "{way}: {figures}");
         assert_eq!(figures["seconds"]["count"], 2);
@@ -99,7 +99,7 @@ fn recordings_go_through_the_dvae_and_through_all_parts() {
 
 /// A run that has only a DVAE so far can be resynthesised as well.
 #[test]
-fn a_model_that_has_only_a_dvae_passes_recordings_through_it() {
+fn a_model_with_only_a_dvae_resynthesizes_recordings() {
     let at = folder();
     let corpus = super::train::corpus();
     let train =
@@ -186,7 +186,7 @@ fn a_text_that_cannot_be_spoken_is_named_and_the_others_are_spoken() {
 
 #[cfg(unix)]
 #[test]
-fn a_recogniser_of_the_user_s_gives_error_rates_and_pages_have_players() {
+fn a_user_supplied_recogniser_gives_error_rates_and_pages_have_players() {
     let at = folder();
     let say = ["evaluate", "model", "--texts", "data/list.csv", "--voice", "one.wav", "--language", "en"];
     let hears = "sh -c 'echo this is your voice' {wav}";

@@ -2,7 +2,7 @@
 //! corpus, its cache, a model folder with a stored voice, the same model in compact files, and a run that was left at step 2 of 4 of its DVAE stage.
 //!
 //! A change of a format adds a folder and leaves the others: `MYXTTS_NEW_FORMATS=v2 cargo test -p myxtts --test cli --
-//! --ignored formats::write_the_fixture` writes `testdata/formats/v2`, and `MADE` below gets its line.
+//! --ignored formats::write_the_fixture` writes `testdata/formats/v2`, and `STORED_FORMATS` below gets its line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::train::{done, myxtts, resume};
 use crate::tiny;
 
 /// The folders that must exist.
-const MADE: [&str; 1] = ["v1"];
+const STORED_FORMATS: [&str; 1] = ["v1"];
 
 const WORDS: [&str; 4] = ["one word", "a voice", "two words", "the end"];
 /// The run in every set of files.
@@ -44,7 +44,7 @@ fn copy(from: &Path, to: &Path) {
 /// A copy of the first set of files, with the run [`RUN`] that was left at step 2 of 4.
 pub fn first_set() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    copy(&formats().join(MADE[0]), folder.path());
+    copy(&formats().join(STORED_FORMATS[0]), folder.path());
     folder
 }
 
@@ -55,16 +55,16 @@ fn sets() -> Vec<(&'static str, tempfile::TempDir)> {
         copy(&formats().join(name), folder.path());
         (*name, folder)
     };
-    MADE.iter().map(set).collect()
+    STORED_FORMATS.iter().map(set).collect()
 }
 
 #[test]
-fn every_set_of_files_is_read_here() {
+fn every_stored_format_is_tested() {
     let names =
         fs::read_dir(formats()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name != "README.md").collect();
     names.sort();
-    assert_eq!(names, MADE);
+    assert_eq!(names, STORED_FORMATS);
 }
 
 /// The cache of a run that began from a model is inside the cache of the corpus.
@@ -100,7 +100,7 @@ fn stored_models_still_speak() {
         for part in [Part::Gpt, Part::Dvae] {
             assert!(model.part(part).is_some(), "{name}: {part:?}");
         }
-        let said = [
+        let arguments = [
             "speak",
             "Hello",
             "--voice",
@@ -111,7 +111,7 @@ fn stored_models_still_speak() {
             "-o",
             "out.wav",
         ];
-        done(&mut myxtts(folder.path(), &said));
+        done(&mut myxtts(folder.path(), &arguments));
         assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
     }
 }
@@ -129,7 +129,7 @@ fn stored_compact_models_still_speak() {
             let error = relative_error(exact, stored).unwrap();
             assert!(error > 0.0 && error < 0.02, "{name}: {part:?} {error}");
         }
-        let said = [
+        let arguments = [
             "speak",
             "Hello",
             "--voice",
@@ -142,7 +142,7 @@ fn stored_compact_models_still_speak() {
             "--model",
             "compact",
         ];
-        done(&mut myxtts(folder.path(), &said));
+        done(&mut myxtts(folder.path(), &arguments));
         assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
     }
 }
@@ -165,7 +165,7 @@ fn stored_voices_still_speak() {
 }
 
 #[test]
-fn stored_runs_still_go_on() {
+fn stored_runs_still_resume() {
     for (name, folder) in sets() {
         let folder = folder.path();
         let run = RunFolder::view(&folder.join("runs"), RUN).unwrap();
@@ -192,7 +192,7 @@ fn write_the_fixture() {
     let name =
         std::env::var("MYXTTS_NEW_FORMATS").expect("MYXTTS_NEW_FORMATS names the new folder, such as v2");
     let kept = formats().join(name);
-    assert!(!kept.exists(), "{} is there: what was written once stays", kept.display());
+    assert!(!kept.exists(), "{} exists: stored formats are never overwritten", kept.display());
     let at = tempfile::tempdir().unwrap();
     let folder = at.path();
     fs::create_dir_all(folder.join("corpus/wavs")).unwrap();

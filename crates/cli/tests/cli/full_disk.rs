@@ -54,7 +54,7 @@ fn fails(
 }
 
 #[test]
-fn a_disk_that_is_full_while_a_run_trains_is_a_message_and_costs_nothing() {
+fn a_full_disk_during_training_exits_with_a_message_and_loses_nothing() {
     let folder = corpus();
     let folder = folder.path();
     let dvae = ["--stage", "dvae", "--dvae-steps", "6"];
@@ -83,7 +83,7 @@ fn a_disk_that_is_full_while_a_run_trains_is_a_message_and_costs_nothing() {
 }
 
 #[test]
-fn a_disk_that_is_full_in_any_stage_costs_nothing() {
+fn a_full_disk_in_any_stage_loses_nothing() {
     let folder = corpus();
     let folder = folder.path();
     let mut all = vec!["--dvae-steps", "1", "--gpt-steps", "2", "--decoder-steps", "2", "--batch-size", "2"];
@@ -102,7 +102,7 @@ fn a_disk_that_is_full_in_any_stage_costs_nothing() {
         done(&mut resume(folder, &name));
         for part in ["dvae", "gpt", "decoder", "speaker"] {
             let same = model(folder, &name, part) == model(folder, "straight", part);
-            assert!(same, "every {every}: {part} of the run is another");
+            assert!(same, "every {every}: {part} differs from the undisturbed run");
         }
     }
     assert!(["gpt", "decoder"].iter().all(|stage| stages.contains(*stage)), "{stages:?}");

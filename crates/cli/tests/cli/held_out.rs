@@ -43,7 +43,7 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> std::process::Command {
     myxtts(folder, &arguments)
 }
 
-fn assert_says(words: &str, sentences: &[&str]) {
+fn assert_contains(words: &str, sentences: &[&str]) {
     for sentence in sentences {
         assert!(words.contains(sentence), "nothing of {sentence:?} in:\n{words}");
     }
@@ -57,7 +57,7 @@ fn held_out(folder: &Path, name: &str) -> (Value, Vec<String>) {
 }
 
 #[test]
-fn train_on_a_validated_on_two_clips_of_a_and_never_opened_b() {
+fn a_separate_validation_corpus_was_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder, "a", "8", "1");
@@ -65,7 +65,7 @@ fn train_on_a_validated_on_two_clips_of_a_and_never_opened_b() {
     as_folder(folder, "b");
     // All stages with caches; then the same with records computed on demand.
     let words = done(&mut train(folder, "cached", &["--train-data", "a", "--val-data", "b"]));
-    assert_says(
+    assert_contains(
         &words,
         &["8 training clips, 5 validation clips", "all 5 usable clips of b", "codes", "best so far"],
     );
@@ -83,14 +83,14 @@ fn train_on_a_validated_on_two_clips_of_a_and_never_opened_b() {
 
     let computed = ["--train-data", "a", "--val-data", "b", "--disable-native-loading", "--stage", "dvae"];
     let words = done(&mut train(folder, "computed", &computed));
-    assert_says(&words, &["8 training clips, 5 validation clips"]);
+    assert_contains(&words, &["8 training clips, 5 validation clips"]);
     // A resumed run uses the same split.
     let words = done(&mut resume(folder, "cached"));
-    assert_says(&words, &["8 training clips, 5 validation clips"]);
+    assert_contains(&words, &["8 training clips, 5 validation clips"]);
     // The validation corpus must not be a training corpus.
     let twice = train(folder, "same", &["--train-data", "a", "--val-data", "./a"]).output().unwrap();
     assert_eq!(twice.status.code(), Some(2));
-    assert_says(&String::from_utf8_lossy(&twice.stderr), &["named twice"]);
+    assert_contains(&String::from_utf8_lossy(&twice.stderr), &["named twice"]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn sentences_read_twice_fell_on_both_sides_of_the_split() {
         fs::copy(entry.path(), root.join("wavs").join(name)).unwrap();
     }
     let words = done(&mut train(folder, "run", &["a", "--stage", "dvae", "--val-fraction", "0.3"]));
-    assert_says(&words, &["texts that are not trained on"]);
+    assert_contains(&words, &["texts that are not trained on"]);
     let (_, ids) = held_out(folder, "run");
     let once: BTreeSet<&str> =
         ids.iter().filter(|id| !id.starts_with("again-")).map(String::as_str).collect();
@@ -126,7 +126,7 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     corpus(folder, "b", "5", "2");
     as_folder(folder, "b");
     let words = done(&mut train(folder, "both", &["a", "b", "--stage", "dvae", "--val-fraction", "0"]));
-    assert_says(&words, &["11 training clips", "a: 6 clips of a", "b: 5 clips of b"]);
+    assert_contains(&words, &["11 training clips", "a: 6 clips of a", "b: 5 clips of b"]);
     let inside = |name: &str| -> Vec<String> {
         let cache = folder.join(name).join(".myxtts-cache");
         let entries = fs::read_dir(cache).into_iter().flatten().map(Result::unwrap);
@@ -135,13 +135,16 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     let own =
         |name: &str| inside(name).into_iter().filter(|name| name.starts_with("from-")).collect::<Vec<_>>();
     assert_eq!(own("a").len(), 1, "{:?}", inside("a"));
-    assert_eq!(own("a"), own("b"), "records of both are cut by one vocabulary");
-    assert!(!inside("a").contains(&"index.bin".to_owned()), "the cache of `a` alone is left to `a` alone");
+    assert_eq!(own("a"), own("b"), "both corpora are tokenized by one vocabulary");
+    assert!(
+        !inside("a").contains(&"index.bin".to_owned()),
+        "several corpora do not write to the cache of `a` alone"
+    );
     // In another order, from a file: the same vocabulary, the same caches.
     fs::write(folder.join("run.yaml"), "data:\n  train_data: [b, a]\n").unwrap();
     let more = ["--config", "run.yaml", "--stage", "dvae", "--val-fraction", "0"];
     let words = done(&mut train(folder, "again", &more));
-    assert_says(&words, &["11 training clips"]);
+    assert_contains(&words, &["11 training clips"]);
     assert_eq!((own("a").len(), own("b").len()), (1, 1));
     // The same speaker name in two corpora is reported, and kept apart.
     let speaker = |name: &str, more: &[&str]| {
@@ -152,9 +155,9 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     };
     corpus(folder, "c", "4", "3");
     let words = speaker("apart", &[]);
-    assert_says(&words, &["two corpora have a speaker", "(c)"]);
+    assert_contains(&words, &["two corpora have a speaker", "(c)"]);
     // A command that reads a single corpus says so.
     let checked = myxtts(folder, &["check", "--train-data", "a", "--train-data", "b"]).output().unwrap();
     assert_eq!(checked.status.code(), Some(2));
-    assert_says(&String::from_utf8_lossy(&checked.stderr), &["one corpus at a time"]);
+    assert_contains(&String::from_utf8_lossy(&checked.stderr), &["one corpus at a time"]);
 }

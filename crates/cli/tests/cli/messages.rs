@@ -31,18 +31,18 @@ fn trained(folder: &Path, name: &str, stage: &str, settings: &[&str]) -> (Option
     (output.status.code(), words)
 }
 
-fn assert_says(words: &str, sentences: &[&str]) {
+fn assert_contains(words: &str, sentences: &[&str]) {
     for sentence in sentences {
         assert!(words.contains(sentence), "nothing of {sentence:?} in:\n{words}");
     }
 }
 
 #[test]
-fn nothing_held_out_is_said_before_training() {
+fn an_empty_validation_set_is_reported_before_training() {
     let folder = corpus(6);
     let (code, words) = trained(folder.path(), "none", "dvae", &["data.val_fraction=0"]);
     assert_eq!(code, Some(0), "{words}");
-    assert_says(
+    assert_contains(
         &words,
         &["6 training clips, 0 validation clips", "the validation set is empty", "data.val_fraction"],
     );
@@ -53,11 +53,11 @@ fn nothing_held_out_is_said_before_training() {
 
 /// All three stages run, although each needs batches, a reference and validation codes.
 #[test]
-fn one_clip_is_learnt_from_and_it_is_said_what_comes_of_that() {
+fn one_clip_is_trained_on_and_the_consequences_are_reported() {
     let folder = corpus(1);
     let (code, words) = trained(folder.path(), "one", "all", &["data.val_fraction=0.5"]);
     assert_eq!(code, Some(0), "{words}");
-    assert_says(
+    assert_contains(
         &words,
         &[
             "1 training clips, 0 validation clips",
@@ -70,7 +70,7 @@ fn one_clip_is_learnt_from_and_it_is_said_what_comes_of_that() {
 }
 
 #[test]
-fn characters_no_vocabulary_has_are_named_with_their_clip() {
+fn characters_outside_the_vocabulary_are_reported_with_their_clip() {
     let folder = corpus(6);
     let listed = folder.path().join("corpus/metadata.csv");
     let (code, words) = trained(folder.path(), "first", "dvae", &[]);
@@ -85,11 +85,11 @@ fn characters_no_vocabulary_has_are_named_with_their_clip() {
     // One failed clip of six exceeds the failure budget, unless it is raised.
     let (code, words) = trained(folder.path(), "strict", "dvae", &[named]);
     assert_eq!(code, Some(65), "{words}");
-    assert_says(&words, &[&id, "\u{6f22}", "myxtts tokenizer extend", "1 of 6"]);
+    assert_contains(&words, &[&id, "\u{6f22}", "myxtts tokenizer extend", "1 of 6"]);
     assert!(!folder.path().join("runs/strict").exists(), "{words}");
     let (code, words) = trained(folder.path(), "strict", "dvae", &[named, "data.failure_budget=0.5"]);
     assert_eq!(code, Some(0), "{words}");
-    assert_says(&words, &[&id, "\u{6f22}", "1 of 6 clips cannot be used", "dvae 1/1"]);
+    assert_contains(&words, &[&id, "\u{6f22}", "1 of 6 clips cannot be used", "dvae 1/1"]);
     // A run with a checkpoint is kept, even if its corpus is gone.
     fs::write(&listed, "").unwrap();
     let output = myxtts(folder.path(), &["train", "--resume", "strict", "--device", "cpu"]).output().unwrap();
@@ -99,16 +99,16 @@ fn characters_no_vocabulary_has_are_named_with_their_clip() {
 }
 
 #[test]
-fn clips_over_the_limit_are_named_and_where_all_are_nothing_begins() {
+fn clips_over_the_limit_are_named_and_no_run_starts_if_all_are() {
     let folder = corpus(6);
     let (code, words) =
         trained(folder.path(), "all", "dvae", &["data.max_seconds=0.8", "data.failure_budget=1"]);
     assert_eq!(code, Some(65), "{words}");
-    assert_says(
+    assert_contains(
         &words,
         &["mel frames", "the maximum is", "6 of 6 clips cannot be used", "no clip is left to train on"],
     );
-    assert_says(&words, &["no stage was started", "the name all is free"]);
+    assert_contains(&words, &["no stage was started", "the name all is free"]);
     assert!(!folder.path().join("runs/all").exists(), "{words}");
     let seconds = longest(&folder.path().join("corpus/wavs"));
     let limit = format!("data.max_seconds={:.2}", seconds - 0.3);
@@ -119,7 +119,7 @@ fn clips_over_the_limit_are_named_and_where_all_are_nothing_begins() {
         &[&limit, "data.failure_budget=0.9", "data.trim_silence=false"],
     );
     assert_eq!(code, Some(0), "{words}");
-    assert_says(&words, &["mel frames", "the maximum is", "clips cannot be used", "dvae 1/1"]);
+    assert_contains(&words, &["mel frames", "the maximum is", "clips cannot be used", "dvae 1/1"]);
 }
 
 /// Seconds of the longest WAV file of a folder (16 bit, mono).
@@ -134,7 +134,7 @@ fn longest(folder: &Path) -> f64 {
 
 /// Audio with NaN or Inf never becomes a record: the clip is named before training.
 #[test]
-fn sound_that_is_no_number_is_named() {
+fn audio_with_nan_or_inf_is_named() {
     let folder = corpus(6);
     let wavs = folder.path().join("corpus/wavs");
     let path = fs::read_dir(&wavs).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
@@ -143,7 +143,7 @@ fn sound_that_is_no_number_is_named() {
     let (code, words) = trained(folder.path(), "nan", "dvae", &["data.failure_budget=0.5"]);
     assert_eq!(code, Some(0), "{words}");
     let id = path.file_stem().unwrap().to_string_lossy().into_owned();
-    assert_says(&words, &[&id, "NaN or infinite", "1 of 6 clips cannot be used"]);
+    assert_contains(&words, &[&id, "NaN or infinite", "1 of 6 clips cannot be used"]);
 }
 
 /// A WAV file of 32-bit floats at 24 kHz.

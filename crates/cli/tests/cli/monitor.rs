@@ -31,7 +31,7 @@ fn fake_nvml(folder: &Path) {
 }
 
 #[test]
-fn without_a_driver_there_is_the_processor() {
+fn without_a_driver_the_cpu_is_monitored() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let devices = Command::new(env!("CARGO_BIN_EXE_myxtts")).args(["devices", "--json"]).output().unwrap();
@@ -58,7 +58,7 @@ fn without_a_driver_there_is_the_processor() {
 }
 
 #[test]
-fn everything_nvml_tells_is_shown_and_what_it_does_not_is_no_failure() {
+fn all_nvml_values_are_shown_and_missing_ones_are_tolerated() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fake_nvml(folder);
@@ -155,7 +155,7 @@ fn a_run_is_followed_and_a_signal_ends_with_the_summary() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn impossible_requests_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for (arguments, words) in [

@@ -79,8 +79,8 @@ fn ranks_learn_what_replicas_of_one_process_learn_in_every_stage() {
     assert!(alone.status.success(), "{}", words(&alone));
     let ranks =
         train(folder.path(), &["launch", "--ranks", "2", "--"], "ranks", steps, &[]).output().unwrap();
-    let said = words(&ranks);
-    assert!(ranks.status.success(), "{said}");
+    let printed = words(&ranks);
+    assert!(ranks.status.success(), "{printed}");
     for part in ["dvae", "gpt", "decoder", "speaker"] {
         let same = model(folder.path(), "replicas", part) == model(folder.path(), "ranks", part);
         assert!(same, "{part} differs from what two replicas of one process learn");
@@ -92,7 +92,7 @@ fn ranks_learn_what_replicas_of_one_process_learn_in_every_stage() {
         "[rank 0] decoder: the weights of all 2 ranks are the same bits",
         "while gradients were summed",
     ] {
-        assert!(said.contains(needed), "{needed:?} was not said:\n{said}");
+        assert!(printed.contains(needed), "{needed:?} was not printed:\n{printed}");
     }
     // Only rank 0 writes.
     assert_eq!(fs::read_dir(folder.path().join("runs")).unwrap().count(), 2);
@@ -127,7 +127,7 @@ impl Watched {
         Watched { child, lines, reading, run }
     }
 
-    fn said(&self) -> String {
+    fn printed(&self) -> String {
         self.lines.lock().unwrap().join("\n")
     }
 
@@ -137,7 +137,7 @@ impl Watched {
             if let Some(found) = found() {
                 return found;
             }
-            assert!(began.elapsed() < Duration::from_secs(120), "{what} never came:\n{}", self.said());
+            assert!(began.elapsed() < Duration::from_secs(120), "{what} never came:\n{}", self.printed());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -145,8 +145,8 @@ impl Watched {
     /// The process id of a rank, from the output of rank 0.
     fn process(&self, rank: usize) -> String {
         self.until("a rank", || {
-            let said = self.said();
-            let line = said
+            let printed = self.printed();
+            let line = printed
                 .lines()
                 .find(|line| line.contains(&format!("rank {rank} of ")) && line.contains("has connected"));
             let process = line?.split("(process ").nth(1)?.split(')').next()?;
@@ -169,13 +169,13 @@ impl Watched {
     fn ended(mut self) -> (i32, String, Duration) {
         let began = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
-            assert!(began.elapsed() < Duration::from_secs(60), "it does not end:\n{}", self.said());
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not end:\n{}", self.printed());
             std::thread::sleep(Duration::from_millis(10));
         }
         let took = began.elapsed();
         self.reading.drain(..).for_each(|thread| thread.join().unwrap());
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
-        (code, self.said(), took)
+        (code, self.printed(), took)
     }
 }
 
@@ -200,7 +200,7 @@ fn is_alive(process: &str) -> bool {
 }
 
 #[test]
-fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
+fn a_killed_or_stopped_rank_ends_all_and_the_run_resumes_with_other_ranks() {
     let folder = corpus();
     // One DVAE for all runs: between two equally near codes, rounding decides.
     let dvae = train(folder.path(), &[], "codes", [2, 0, 0], &["--stage", "dvae", "--device", "cpu"])
@@ -220,14 +220,17 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     let first = Watched::start(first, run.clone());
     first.next_checkpoint();
     kill("-KILL", &first.process(2));
-    let (code, said, took) = first.ended();
-    assert_eq!(code, 75, "{said}");
-    assert!(said.contains("rank 2 of 3") && said.contains("is lost: its connection ended"), "{said}");
+    let (code, printed, took) = first.ended();
+    assert_eq!(code, 75, "{printed}");
     assert!(
-        said.contains("[rank 1] error: rank 2 of 3"),
-        "the third rank does not know who is lost:\n{said}"
+        printed.contains("rank 2 of 3") && printed.contains("is lost: its connection ended"),
+        "{printed}"
     );
-    assert!(said.contains("`train --resume` continues from it"), "{said}");
+    assert!(
+        printed.contains("[rank 1] error: rank 2 of 3"),
+        "the third rank does not know who is lost:\n{printed}"
+    );
+    assert!(printed.contains("`train --resume` continues from it"), "{printed}");
     assert!(took < Duration::from_secs(30), "{took:?}");
 
     // SIGSTOP: no heartbeat for too long. Launch ends the process that cannot end itself.
@@ -235,9 +238,9 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     second.next_checkpoint();
     let stopped = second.process(1);
     kill("-STOP", &stopped);
-    let (code, said, took) = second.ended();
-    assert_eq!(code, 75, "{said}");
-    assert!(said.contains("rank 1 of 2") && said.contains("no heartbeat for"), "{said}");
+    let (code, printed, took) = second.ended();
+    assert_eq!(code, 75, "{printed}");
+    assert!(printed.contains("rank 1 of 2") && printed.contains("no heartbeat for"), "{printed}");
     assert!(took < Duration::from_secs(30) && !is_alive(&stopped), "{took:?}");
 
     // A single process, stopped by Slurm's warning signal.
@@ -245,27 +248,27 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     let third = Watched::start(third, run.clone());
     third.next_checkpoint();
     kill("-USR1", &third.child.id().to_string());
-    let (code, said, _) = third.ended();
-    assert_eq!(code, 143, "{said}");
+    let (code, printed, _) = third.ended();
+    assert_eq!(code, 143, "{printed}");
 
     // Two ranks again; a rank other than 0 receives the signal, and all save first.
     let fourth = launch("2", &[]);
     fourth.next_checkpoint();
     kill("-TERM", &fourth.process(1));
-    let (code, said, _) = fourth.ended();
-    assert_eq!(code, 143, "{said}");
-    assert!(said.contains("stopped on request at step"), "{said}");
+    let (code, printed, _) = fourth.ended();
+    assert_eq!(code, 143, "{printed}");
+    assert!(printed.contains("stopped on request at step"), "{printed}");
 
     // All ranks receive the signal, as from a scheduler or Ctrl-C: one that was stopped by another rank first must still save.
     let fifth = launch("3", &[]);
     fifth.next_checkpoint();
     kill("-TERM", &fifth.child.id().to_string());
-    let (code, said, _) = fifth.ended();
-    assert_eq!(code, 143, "{said}");
-    assert!(said.contains("stopped on request at step"), "{said}");
+    let (code, printed, _) = fifth.ended();
+    assert_eq!(code, 143, "{printed}");
+    assert!(printed.contains("stopped on request at step"), "{printed}");
 
-    let (code, said, _) = launch("2", &[]).ended();
-    assert_eq!(code, 0, "{said}");
+    let (code, printed, _) = launch("2", &[]).ended();
+    assert_eq!(code, 0, "{printed}");
     let alone = [&gpt[..], &["--device", "cpu"]].concat();
     let whole = train(folder.path(), &[], "whole", steps, &alone).output().unwrap();
     assert!(whole.status.success(), "{}", words(&whole));
@@ -275,15 +278,15 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
 }
 
 #[test]
-fn ranks_that_do_not_meet_say_who_waited_for_whom() {
+fn a_failed_rendezvous_names_the_missing_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let address = format!("127.0.0.1:{port}");
     let ended = |arguments: &[&str], code: i32, needed: &str| {
         let output = clean(myxtts(folder.path(), arguments)).output().unwrap();
-        let said = words(&output);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        assert!(said.contains(needed), "{needed:?} was not said:\n{said}");
+        let printed = words(&output);
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        assert!(printed.contains(needed), "{needed:?} was not printed:\n{printed}");
     };
     let meet = ["--world-size", "2", "--rendezvous", &address, "--rendezvous-timeout", "0.5"];
     ended(&[&["train", "--rank", "0"], &meet[..]].concat(), 75, "rank 0 waited 0 s at");
@@ -296,7 +299,7 @@ fn ranks_that_do_not_meet_say_who_waited_for_whom() {
 }
 
 #[test]
-fn a_failure_of_one_rank_is_the_exit_code_of_all() {
+fn all_ranks_exit_with_the_code_of_the_one_that_failed() {
     let folder = corpus();
     // Seven rows for two ranks: rank 0 refuses, and the other, started on "another machine", reports why.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -320,9 +323,9 @@ fn a_failure_of_one_rank_is_the_exit_code_of_all() {
     };
     let (first, second) = (machine("0"), machine("1"));
     let (first, second) = (first.wait_with_output().unwrap(), second.wait_with_output().unwrap());
-    let (said, heard) = (words(&first), words(&second));
-    assert_eq!((first.status.code(), second.status.code()), (Some(2), Some(2)), "{said}\n{heard}");
+    let (printed, other) = (words(&first), words(&second));
+    assert_eq!((first.status.code(), second.status.code()), (Some(2), Some(2)), "{printed}\n{other}");
     let refused = "[rank 0] error: data.dvae_batch_size = 7 cannot be split evenly over 2 ranks: 6 or 8";
-    assert!(said.contains(refused), "{said}");
-    assert!(heard.contains("[rank 1] error: rank 0 of 2"), "{heard}");
+    assert!(printed.contains(refused), "{printed}");
+    assert!(other.contains("[rank 1] error: rank 0 of 2"), "{other}");
 }

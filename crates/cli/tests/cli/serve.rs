@@ -126,9 +126,9 @@ fn a_server_speaks_stays_small_and_stops_with_143() {
     let killed = Command::new("kill").arg(id.to_string()).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("stopping") && !said.contains("a-long-secret"), "{said}");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("stopping") && !stderr.contains("a-long-secret"), "{stderr}");
 }
 
 #[cfg(target_os = "linux")]
@@ -256,7 +256,7 @@ fn voices_history_and_runs_survive_a_killed_server() {
         before.0
     );
     assert_eq!(after.1, before.1, "the history");
-    assert!(after.2 == before.2, "the sound of the history");
+    assert!(after.2 == before.2, "the audio of the history");
     assert_eq!(after.3, before.3, "the run");
     let body =
         serde_json::json!({ "model": "tts-1", "input": "hello", "voice": "mina", "response_format": "wav" });

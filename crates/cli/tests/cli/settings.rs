@@ -29,7 +29,7 @@ fn ended(command: &mut Command, code: i32) -> String {
 }
 
 #[test]
-fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
+fn resume_applies_changeable_settings_and_refuses_others_by_name() {
     let folder = corpus();
     let folder = folder.path();
     done(&mut train(folder, "a", &["--set", "training.checkpoint_every=1"]));
@@ -41,8 +41,8 @@ fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
     let plan = || fs::read_to_string(folder.join("runs/a/plan.json")).unwrap();
     let begun = plan();
     let refused = ended(&mut resume(&["--batch-size", "9", "--seed", "8", "--learning-rate", "1e-5"]), 2);
-    for said in ["data.batch_size", "-> 9 (--batch-size)", "training.seed: 1234 -> 8", "cannot change"] {
-        assert!(refused.contains(said), "{refused}");
+    for expected in ["data.batch_size", "-> 9 (--batch-size)", "training.seed: 1234 -> 8", "cannot change"] {
+        assert!(refused.contains(expected), "{refused}");
     }
     assert_eq!(plan(), begun, "what is refused changes nothing");
     let over = ended(&mut resume(&["--dvae-steps", "5"]), 2);
@@ -53,16 +53,19 @@ fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
     )
     .unwrap();
     let taken = done(&mut resume(&["--config", "c.yaml"]));
-    for said in [
+    for expected in [
         "training.learning_rate: null -> 0.001",
         "training.keep_checkpoints: 3 -> 2",
         "c.yaml:4",
         "no longer has any effect",
     ] {
-        assert!(taken.contains(said), "{taken}");
+        assert!(taken.contains(expected), "{taken}");
     }
     assert!(plan().contains("\"learning_rate\": 0.001"));
-    assert!(!done(&mut resume(&["--config", "c.yaml"])).contains("changed "), "it holds since the last time");
+    assert!(
+        !done(&mut resume(&["--config", "c.yaml"])).contains("changed "),
+        "the change was stored by the last resume"
+    );
 }
 
 #[test]
@@ -77,14 +80,14 @@ fn a_resumed_stage_trains_with_the_changed_rate() {
     let (printed, unchanged, _) = resumed(&[]);
     assert!(printed.contains("dvae 4/4"), "{printed}");
     let (_, weights, events) = resumed(&["--learning-rate", "1e-6"]);
-    assert_ne!(weights, unchanged, "the steps after the checkpoint were taken at the old rate");
+    assert_ne!(weights, unchanged, "the steps after the checkpoint used the old learning rate");
     assert!(events.contains("1e-6") || events.contains("0.000001"), "{events}");
 }
 
 #[test]
-fn what_has_no_effect_is_said_before_a_run_begins() {
+fn settings_without_effect_are_reported_before_the_run() {
     let folder = corpus();
-    let said = done(&mut train(
+    let printed = done(&mut train(
         folder.path(),
         "a",
         &["--set", "data.keep_on_device=true", "--lora-rank", "2", "--max-text-tokens", "4000"],
@@ -92,13 +95,13 @@ fn what_has_no_effect_is_said_before_a_run_begins() {
     for note in
         ["no effect on a CPU", "data.keep_on_device", "apply to the GPT stage only: training.lora_rank"]
     {
-        assert!(said.contains(note), "{said}");
+        assert!(printed.contains(note), "{printed}");
     }
-    assert!(said.contains("leaves out clips of more than 402 tokens"), "{said}");
+    assert!(printed.contains("leaves out clips of more than 402 tokens"), "{printed}");
 }
 
 #[test]
-fn a_model_is_read_to_as_it_was_trained() {
+fn fine_tuning_keeps_the_preprocessing_of_the_base_model() {
     let folder = corpus();
     // It cannot clean Persian, of which the corpus has some.
     let coqui = ["--cleaner", "coqui", "--set", "data.trim_db=30", "--failure-budget", "0.9"];
@@ -110,25 +113,25 @@ fn a_model_is_read_to_as_it_was_trained() {
     );
     // Fine-tuning the DVAE changes the meaning of the GPT's codes.
     let from = ["--from", "runs/a/model", "--cleaner", "default"];
-    let said = done(&mut train(folder.path(), "b", &from));
-    assert!(said.contains("changes the meaning of its codes"), "{said}");
-    assert!(said.contains("the model was trained with data.cleaner coqui"), "{said}");
+    let printed = done(&mut train(folder.path(), "b", &from));
+    assert!(printed.contains("changes the meaning of its codes"), "{printed}");
+    assert!(printed.contains("the model was trained with data.cleaner coqui"), "{printed}");
 }
 
 #[test]
-fn a_corpus_that_cannot_be_written_is_trained_from_without_a_cache() {
+fn a_read_only_corpus_is_trained_on_without_a_cache() {
     let folder = corpus();
     // No user can create folders there, not even root.
     let closed = "/sys/myxtts-cache";
     if cfg!(target_os = "linux") && Path::new("/sys").is_dir() {
-        let said = done(&mut train(folder.path(), "a", &["--cache-dir", closed]));
-        assert!(said.contains("give another folder with --cache-dir"), "{said}");
-        assert!(said.contains("stay in memory once computed"), "{said}");
+        let printed = done(&mut train(folder.path(), "a", &["--cache-dir", closed]));
+        assert!(printed.contains("give another folder with --cache-dir"), "{printed}");
+        assert!(printed.contains("stay in memory once computed"), "{printed}");
         let strict = ["--cache-dir", closed, "--preprocessing-mode", "precompute"];
         let refused = ended(&mut train(folder.path(), "b", &strict), 74);
         assert!(refused.contains(closed), "{refused}");
     }
     // No cache is written if that is requested.
-    let said = done(&mut train(folder.path(), "c", &["--set", "data.native_loading=false"]));
-    assert!(said.contains("are read in pieces"), "{said}");
+    let printed = done(&mut train(folder.path(), "c", &["--set", "data.native_loading=false"]));
+    assert!(printed.contains("are read in pieces"), "{printed}");
 }

@@ -8,7 +8,7 @@ use predicates::str::contains;
 use super::cache::{corpus, json, myxtts, snapshot};
 
 #[test]
-fn shards_started_at_once_merge_to_the_cache_of_one_machine() {
+fn shards_made_concurrently_merge_to_the_cache_of_one_machine() {
     let root = tempfile::tempdir().unwrap();
     let corpus = corpus(root.path(), 100);
     let alone = root.path().join("alone");
@@ -36,7 +36,7 @@ fn shards_started_at_once_merge_to_the_cache_of_one_machine() {
 }
 
 #[test]
-fn a_shard_that_is_missing_or_cannot_be_is_named() {
+fn missing_and_invalid_shards_are_named() {
     let root = tempfile::tempdir().unwrap();
     let corpus = corpus(root.path(), 4);
     myxtts(&["prepare", "--merge"], &corpus).assert().code(65).stderr(contains("no shards to merge"));

@@ -35,10 +35,10 @@ fn a_text_becomes_a_wav_file() {
     let say = ["speak", "Hello world", "--voice", "ref.wav", "--device", "cpu"];
     let shown = myxtts(at.path(), &say).args(["-o", "a.wav", "--json"]).assert().success();
     let report: serde_json::Value = serde_json::from_slice(&shown.get_output().stdout).unwrap();
-    let heard = decode(&at.path().join("a.wav")).unwrap();
-    assert_eq!(heard.clip.sample_rate, 24_000);
-    assert_eq!(heard.clip.samples.len(), tiny::decoder_sizes().samples_of(tiny::SAID));
-    assert_eq!(report["codes"], tiny::SAID);
+    let decoded = decode(&at.path().join("a.wav")).unwrap();
+    assert_eq!(decoded.clip.sample_rate, 24_000);
+    assert_eq!(decoded.clip.samples.len(), tiny::decoder_sizes().samples_of(tiny::CODES_PER_TEXT));
+    assert_eq!(report["codes"], tiny::CODES_PER_TEXT);
     assert_eq!((&report["quality"], &report["ended"]), (&"decoded".into(), &"limit".into()));
     // Speech never ends: two retries, each with its own seed.
     let seeds: Vec<u64> = (0..3).filter_map(|i| report["attempts"][i]["seed"].as_u64()).collect();
@@ -50,9 +50,9 @@ fn a_text_becomes_a_wav_file() {
         .stdout(contains("on cpu").and(contains("24000 Hz")).and(contains("b.wav")))
         .stdout(contains("did not end by itself").and(contains("seed 1: ")).and(contains("seed 2").not()));
     let bytes = |name: &str| std::fs::read(at.path().join(name)).unwrap();
-    assert!(bytes("a.wav") == bytes("b.wav"), "the same seed says it the same way");
+    assert!(bytes("a.wav") == bytes("b.wav"), "the same seed gives the same audio");
     myxtts(at.path(), &say).args(["-o", "c.wav", "--seed", "7"]).assert().success();
-    assert!(bytes("a.wav") != bytes("c.wav"), "another seed says it another way");
+    assert!(bytes("a.wav") != bytes("c.wav"), "another seed gives other audio");
     myxtts(at.path(), &say)
         .args(["-o", "d.wav", "--model", "early", "--greedy"])
         .assert()
@@ -116,9 +116,9 @@ fn long_text_is_spoken_in_pieces_from_any_source() {
     let report = say(at.path(), &[LONG, "-o", "a.wav"]);
     let pieces = report["pieces"].as_array().unwrap();
     assert!(pieces.len() >= 4, "{report}");
-    let heard = decode(&at.path().join("a.wav")).unwrap();
+    let decoded = decode(&at.path().join("a.wav")).unwrap();
     let seconds = report["seconds"].as_f64().unwrap();
-    assert!((heard.clip.seconds() - seconds).abs() < 1e-6);
+    assert!((decoded.clip.seconds() - seconds).abs() < 1e-6);
     // The pause mark becomes silence and is not spoken.
     let last = pieces.len() - 1;
     let gap = pieces[last]["start"].as_f64().unwrap() - pieces[last - 1]["end"].as_f64().unwrap();
@@ -138,7 +138,7 @@ fn long_text_is_spoken_in_pieces_from_any_source() {
 }
 
 #[test]
-fn an_interrupted_book_is_refused_without_resume_and_the_same_with_it() {
+fn an_interrupted_book_needs_resume_and_is_then_byte_identical() {
     let at = folder();
     say(at.path(), &[LONG, "-o", "whole.wav"]);
     // A text with invalid UTF-8 in the middle.
@@ -165,7 +165,7 @@ fn an_interrupted_book_is_refused_without_resume_and_the_same_with_it() {
 #[test]
 fn formats_follow_the_name_or_the_flag_and_streams_go_to_standard_output() {
     let at = folder();
-    let expected = tiny::decoder_sizes().samples_of(tiny::SAID);
+    let expected = tiny::decoder_sizes().samples_of(tiny::CODES_PER_TEXT);
     for (name, arguments) in [
         ("a.flac", vec![]),
         ("a.mp3", vec![]),
@@ -300,7 +300,7 @@ fn defaults_find_a_model_a_voice_a_language_and_a_name() {
 
 #[cfg(unix)]
 #[test]
-fn sound_is_played_by_whatever_player_there_is() {
+fn audio_is_played_by_the_installed_player() {
     use std::os::unix::fs::PermissionsExt;
     let at = folder();
     let play = ["speak", "Hello world", "--device", "cpu", "--voice", "ref.wav", "--play"];
@@ -322,8 +322,8 @@ fn sound_is_played_by_whatever_player_there_is() {
         std::fs::rename(player.join("aplay"), player.join("ffplay")).unwrap();
     }
     myxtts(at.path(), &play).args(["-o", "kept.wav"]).env("PATH", path).assert().success();
-    let heard = decode(&at.path().join("heard.wav")).unwrap().clip.samples;
-    assert!(heard == decode(&at.path().join("kept.wav")).unwrap().clip.samples);
+    let played = decode(&at.path().join("heard.wav")).unwrap().clip.samples;
+    assert!(played == decode(&at.path().join("kept.wav")).unwrap().clip.samples);
     // A player that fails is an error, whether it has read the audio or not.
     let name = if Path::new("/usr/bin/ffplay").exists() { "ffplay" } else { "aplay" };
     for script in ["#!/bin/sh\ncat > /dev/null\nexit 3\n", "#!/bin/sh\nexit 3\n"] {
@@ -338,7 +338,7 @@ fn sound_is_played_by_whatever_player_there_is() {
 
 #[cfg(unix)]
 #[test]
-fn a_book_that_is_stopped_or_killed_goes_on() {
+fn a_stopped_or_killed_book_resumes() {
     use std::time::{Duration, Instant};
     let at = folder();
     std::fs::write(at.path().join("book.txt"), "Hello world. This is a voice, a world.\n\n".repeat(12))

@@ -11,7 +11,7 @@ fn synthesize_corpus() -> Command {
 }
 
 #[test]
-fn texts_of_files_are_read_and_what_cannot_be_read_is_named() {
+fn texts_of_files_are_spoken_and_unusable_lines_named() {
     let dir = tempfile::tempdir().unwrap();
     let (corpus, texts) = (dir.path().join("corpus"), dir.path().join("texts.txt"));
     std::fs::write(&texts, "An unheard-of text.\nдень\n").unwrap();

@@ -20,7 +20,7 @@ const PERSIAN: &str =
     "سلام دنیا، حال شما چطور است؟\nگل‌های زیبا در باغ پدربزرگ می‌رویند.\nگفت: پنجره را باز کن و پرده را بکش.\n";
 
 #[test]
-fn train_extend_and_show_belong_together() {
+fn train_extend_and_show_agree() {
     let folder = tempfile::tempdir().unwrap();
     let (texts, trained, extended) =
         (folder.path().join("fa.txt"), folder.path().join("fa.json"), folder.path().join("xtts-fa.json"));
@@ -52,7 +52,7 @@ fn train_extend_and_show_belong_together() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_exit_code() {
+fn mistakes_have_messages_and_exit_codes() {
     let folder = tempfile::tempdir().unwrap();
     let texts = folder.path().join("t.txt");
     std::fs::write(&texts, "hello\n").unwrap();

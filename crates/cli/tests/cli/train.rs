@@ -91,7 +91,7 @@ fn until(child: &mut Child, folder: &Path, name: &str, kind: &str, count: usize)
 }
 
 #[test]
-fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit() {
+fn a_killed_and_resumed_run_is_bit_identical_to_an_undisturbed_one() {
     let folder = corpus();
     let folder = folder.path();
     // One run speaks no samples, the other does and loads data in the slow ways. Neither that nor being killed may change the
@@ -127,14 +127,14 @@ fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit(
     // After this few steps a model may produce no speech.
     let early = ["gpt-000008-", "gpt-000016-"].iter().any(|sample| is_kept(folder, "killed", sample));
     assert!(early, "nothing was spoken inside a stage");
-    assert!(!is_kept(folder, "whole", "gpt-"), "it was to be silent");
-    assert!(is_kept(folder, "whole", "") && events(folder, "whole", "sample") > 0, "no last words");
+    assert!(!is_kept(folder, "whole", "gpt-"), "this run must have no samples");
+    assert!(is_kept(folder, "whole", "") && events(folder, "whole", "sample") > 0, "no final samples");
 }
 
 /// No samples before the end.
 const SILENT: [&str; 2] = ["--set", "training.sample_every=0"];
 
-/// Whether a sample with this name prefix exists as audio and picture, and both also in TensorBoard's files.
+/// Whether a sample with this name prefix exists as audio and image, and both also in TensorBoard's files.
 fn is_kept(folder: &Path, name: &str, start: &str) -> bool {
     let files = |place: &str| -> Vec<(String, Vec<u8>)> {
         let folder = fs::read_dir(folder.join("runs").join(name).join(place)).unwrap();
@@ -155,7 +155,7 @@ fn is_kept(folder: &Path, name: &str, start: &str) -> bool {
 /// `cargo test -p myxtts --test cli -- --ignored tensorboard`.
 #[test]
 #[ignore = "needs Python with tensorboard"]
-fn tensorboard_itself_has_the_samples_of_a_run() {
+fn tensorboard_reads_the_samples_of_a_run() {
     let folder = corpus();
     let folder = folder.path();
     done(&mut train(folder, "heard", &["--set", "training.sample_every=12"]));
@@ -163,14 +163,14 @@ fn tensorboard_itself_has_the_samples_of_a_run() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../parity/tensorboard_reads.py");
     let run = folder.join("runs/heard");
     let output = Command::new(python).arg(script).arg("--run").arg(run).output().unwrap();
-    let said =
+    let printed =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    println!("{said}");
+    assert!(output.status.success(), "{printed}");
+    println!("{printed}");
 }
 
 #[test]
-fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
+fn simulated_gpus_train_every_stage_and_another_number_resumes() {
     let folder = corpus();
     let folder = folder.path();
     let words =
@@ -179,12 +179,12 @@ fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
     arguments.extend(["--simulate-gpus", "3", "--visible-gpus", "2,0", "--batch-size", "4"]);
     arguments.extend(["--num-workers", "1", "--set", "training.dvae_steps=2"]);
     arguments.extend(["--set", "training.gpt_steps=3", "--set", "training.decoder_steps=2"]);
-    let said = done(&mut myxtts(folder, &arguments));
+    let printed = done(&mut myxtts(folder, &arguments));
     assert!(
-        said.contains("trains on mirrored on GPUs 2 and 0 (simulated): training.multi_gpu is on"),
-        "{said}"
+        printed.contains("trains on mirrored on GPUs 2 and 0 (simulated): training.multi_gpu is on"),
+        "{printed}"
     );
-    assert!(said.contains("2 replicas (cpu, cpu)"), "{said}");
+    assert!(printed.contains("2 replicas (cpu, cpu)"), "{printed}");
     assert_eq!(weights(folder, "mirrored").len(), 4);
     let run = folder.join("runs/mirrored");
     let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
@@ -192,18 +192,18 @@ fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
     assert!(fs::read_to_string(run.join("plan.json")).unwrap().contains("mirrored on GPUs 2 and 0"));
     // The run is finished: resuming only reports the devices.
     let other = ["train", "--resume", "mirrored", "--simulate-gpus", "1", "--visible-gpus", "0"];
-    let said = done(&mut myxtts(folder, &other));
-    assert!(said.contains("one device, GPU 0 (simulated)"), "{said}");
+    let printed = done(&mut myxtts(folder, &other));
+    assert!(printed.contains("one device, GPU 0 (simulated)"), "{printed}");
     // Sixteen rows over three replicas.
     let uneven =
         ["train", "corpus", "--name", "uneven", "--multi-gpu", "--simulate-gpus", "3", "--batch-size", "16"];
-    let said = words(&mut myxtts(folder, &uneven));
-    assert!(said.contains("data.batch_size = 16") && said.contains("15 or 18"), "{said}");
-    assert!(!folder.join("runs/uneven").exists(), "a mistake began a run");
+    let printed = words(&mut myxtts(folder, &uneven));
+    assert!(printed.contains("data.batch_size = 16") && printed.contains("15 or 18"), "{printed}");
+    assert!(!folder.join("runs/uneven").exists(), "an invalid command created a run");
 }
 
 #[test]
-fn a_gpu_of_its_own_prepares_batches_where_both_are_named() {
+fn a_data_gpu_prepares_batches_if_both_gpus_are_named() {
     let folder = corpus();
     let folder = folder.path();
     let mut arguments =
@@ -220,7 +220,7 @@ fn a_gpu_of_its_own_prepares_batches_where_both_are_named() {
     ]);
     arguments.extend(["--batch-size", "4", "--num-workers", "1", "--set", "training.dvae_steps=2"]);
     arguments.extend(["--set", "training.gpt_steps=3", "--set", "training.decoder_steps=1"]);
-    let said = done(&mut myxtts(folder, &arguments));
+    let printed = done(&mut myxtts(folder, &arguments));
     for words in [
         "trains on one device, GPU 1 (simulated)",
         "GPU 0 prepares batches and 1 trains; up to 5 wait between them",
@@ -228,7 +228,7 @@ fn a_gpu_of_its_own_prepares_batches_where_both_are_named() {
         "conditioning is computed on cpu from waveforms",
         "the model starts when 5 batches are ready, after at least 0.1 s",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
     for part in ["gpt", "decoder"] {
         assert!(folder.join(format!("runs/apart/model/{part}.safetensors")).is_file(), "{part}");
@@ -272,5 +272,5 @@ fn mistakes_are_named() {
         assert_eq!(code, Some(2), "{arguments:?}: {words}");
         assert!(words.contains(expected), "{arguments:?}: {words}");
     }
-    assert_eq!(runs(), before, "a mistake began a run");
+    assert_eq!(runs(), before, "an invalid command created a run");
 }

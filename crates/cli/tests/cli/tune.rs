@@ -31,11 +31,11 @@ fn a_sweep_is_measured_and_its_settings_can_be_trained_with() {
     assert_eq!(shown["plan"]["training"]["gradient_accumulation_steps"], steps);
     assert!(!fs::read_to_string(folder.join("tuned.yaml")).unwrap().contains("num_workers:"));
     let again = myxtts(folder, &arguments).output().unwrap();
-    assert_eq!(again.status.code(), Some(2), "a file was written over");
+    assert_eq!(again.status.code(), Some(2), "a file was overwritten");
 }
 
 #[test]
-fn a_run_says_what_was_tuned_keeps_it_and_is_tuned_once() {
+fn a_run_reports_its_tuning_and_is_tuned_once() {
     let folder = corpus();
     let folder = folder.path();
     let mut arguments = vec!["train", "corpus", "--name", "tuned", "--device", "cpu", "--preset", "tiny"];
@@ -50,8 +50,11 @@ fn a_run_says_what_was_tuned_keeps_it_and_is_tuned_once() {
     }
     let path = folder.join("runs/tuned/plan.json");
     let plan = || serde_json::from_slice::<Value>(&fs::read(&path).unwrap()).unwrap();
-    let said = done(&mut myxtts(folder, &arguments));
-    assert!(said.contains("tuned for this machine: ") && said.contains("data.batch_size = 16 ("), "{said}");
+    let printed = done(&mut myxtts(folder, &arguments));
+    assert!(
+        printed.contains("tuned for this machine: ") && printed.contains("data.batch_size = 16 ("),
+        "{printed}"
+    );
     let kept = plan();
     assert_eq!((&kept["data"]["batch_size"], &kept["data"]["prefetch_buffer_size"]), (&16.into(), &3.into()));
     let changed = kept["tuning"]["changed"].as_array().unwrap();

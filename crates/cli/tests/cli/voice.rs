@@ -18,7 +18,7 @@ fn myxtts(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_voice_is_heard_once_listed_shown_spoken_mixed_exported_and_removed() {
+fn a_voice_is_added_listed_shown_spoken_mixed_exported_and_removed() {
     let at = tempfile::tempdir().unwrap();
     let at = at.path();
     tiny::write(&at.join("model"), &[Part::Decoder, Part::Speaker]);

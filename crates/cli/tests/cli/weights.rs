@@ -23,7 +23,7 @@ fn checkpoints() -> PathBuf {
 }
 
 #[test]
-fn a_release_goes_in_and_comes_out() {
+fn a_release_is_imported_and_exported() {
     let out = tempfile::tempdir().unwrap();
     let (model, files) = (out.path().join("model"), out.path().join("files"));
     let (release, model_arg, files_arg) =
@@ -62,7 +62,7 @@ fn a_release_goes_in_and_comes_out() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_named_with_its_exit_code() {
+fn unusable_files_are_refused_with_a_reason_and_exit_code() {
     let out = tempfile::tempdir().unwrap();
     let to = out.path().join("model");
     let import = |model: &Path| myxtts(&["import", model.to_str().unwrap(), "-o", to.to_str().unwrap()]);

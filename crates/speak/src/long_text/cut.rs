@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn punctuation_next_to_the_middle_comes_first() {
+    fn the_punctuation_nearest_to_the_middle_is_preferred() {
         let text = "one two, three four five, six seven eight, nine";
         assert_eq!(parts(text, 30, &characters), ["one two, three four five,", "six seven eight, nine"]);
         assert_eq!(parts(text, 20, &characters).join(" "), text);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn without_punctuation_spaces_and_without_spaces_characters() {
+    fn cuts_fall_back_to_spaces_and_then_to_characters() {
         assert_eq!(parts("aaaa bbbb cccc", 9, &characters), ["aaaa bbbb", "cccc"]);
         assert_eq!(parts("aaaabbbb", 4, &characters), ["aaaa", "bbbb"]);
         // The family emoji is one grapheme of seven code points; it is not split even above the limit.

@@ -17,7 +17,7 @@ use myxtts_run::durable::{self, DurableError, OsDisk};
 use myxtts_run::output_path::{OutputPath, OutputPathError};
 
 use super::journal::{Found, Header, Journal, Line};
-use super::{Done, NarrationError, NarrationSettings, Narrator, Speaker, Timings, numbered};
+use super::{FinishedPiece, NarrationError, NarrationSettings, Narrator, Speaker, Timings, numbered};
 use crate::audio_file::{AudioFileError, AudioWriter, Depth, Format, appendable_length};
 use crate::long_text::{LongTextError, Piece};
 
@@ -185,7 +185,7 @@ impl Book {
         mut self,
         pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
         speaker: &mut S,
-        watch: &mut dyn FnMut(&Done) -> bool,
+        watch: &mut dyn FnMut(&FinishedPiece) -> bool,
     ) -> Result<Outcome, NarrationError<S::Error>> {
         let mut pieces = numbered(pieces);
         let (mut count, mut next) = (0, None);
@@ -198,7 +198,7 @@ impl Book {
             };
             count = number + 1;
             let (timing, samples) = (line.timing.clone(), line.samples);
-            watch(&Done { number, piece: &piece, timing, note: None, samples, was_resumed: true });
+            watch(&FinishedPiece { number, piece: &piece, timing, note: None, samples, was_resumed: true });
         }
         // From here on the text may have changed, or it may be shorter.
         self.truncate(count as usize)?;
@@ -209,7 +209,7 @@ impl Book {
                 pieces.by_ref().take(speaker.batch_size()).collect::<Result<_, _>>()?;
             let (journal, part) = (&mut self.journal, &self.part);
             let writer = RefCell::new(&mut self.writer);
-            let mut keep = |done: &Done| -> Result<bool, NarrationError<S::Error>> {
+            let mut keep = |done: &FinishedPiece| -> Result<bool, NarrationError<S::Error>> {
                 let synced = writer.borrow_mut().sink().sync_data();
                 let failed = |source| BookError::Io { action: "sync", path: part.clone(), source };
                 synced.map_err(failed)?;

@@ -114,7 +114,7 @@ pub fn piece_seed(seed: u64, number: u64) -> u64 {
 
 /// A finished piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Done<'p> {
+pub struct FinishedPiece<'p> {
     /// Number of the piece, from 0.
     pub number: u64,
     /// The piece.
@@ -164,7 +164,7 @@ impl Narrator {
         number: u64,
         piece: &'p Piece,
         write: Write<'_>,
-    ) -> Result<Done<'p>, NarrationError<S::Error>> {
+    ) -> Result<FinishedPiece<'p>, NarrationError<S::Error>> {
         let start = self.position;
         let mut failed = None;
         let mut spoken = Spoken::Said(None);
@@ -189,7 +189,7 @@ impl Narrator {
         piece: &'p Piece,
         (samples, spoken): (Vec<f32>, Spoken),
         write: Write<'_>,
-    ) -> Result<Done<'p>, AudioFileError> {
+    ) -> Result<FinishedPiece<'p>, AudioFileError> {
         let start = self.position;
         self.add(&samples, write)?;
         self.end(start, number, piece, spoken, write)
@@ -211,7 +211,7 @@ impl Narrator {
         piece: &'p Piece,
         spoken: Spoken,
         write: Write<'_>,
-    ) -> Result<Done<'p>, AudioFileError> {
+    ) -> Result<FinishedPiece<'p>, AudioFileError> {
         self.stretched.clear();
         self.stretch.end(&mut self.stretched);
         self.joiner.add(&self.stretched, &mut self.joined);
@@ -223,7 +223,7 @@ impl Narrator {
             Spoken::Nothing(reason) => (false, Some(reason)),
         };
         let timing = was_spoken.then(|| Timing { start, end, text: piece.text.clone() });
-        Ok(Done { number, piece, timing, note, samples: self.position, was_resumed: false })
+        Ok(FinishedPiece { number, piece, timing, note, samples: self.position, was_resumed: false })
     }
 
     /// Writes the joined samples.
@@ -240,7 +240,7 @@ impl Narrator {
         speaker: &mut S,
         group: &[(u64, Piece)],
         write: Write<'_>,
-        done: &mut dyn FnMut(&Done) -> Narrated<bool, S>,
+        done: &mut dyn FnMut(&FinishedPiece) -> Narrated<bool, S>,
     ) -> Result<bool, NarrationError<S::Error>> {
         if let [(number, piece)] = group {
             let finished = self.speak_piece(speaker, *number, piece, write)?;
@@ -272,7 +272,7 @@ pub fn narrate<S: Speaker>(
     speaker: &mut S,
     settings: NarrationSettings,
     write: Write<'_>,
-    watch: &mut dyn FnMut(&Done) -> bool,
+    watch: &mut dyn FnMut(&FinishedPiece) -> bool,
 ) -> Result<Timings, NarrationError<S::Error>> {
     let rate = speaker.rate();
     let mut narrator = Narrator::new(settings, rate, 0);

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 /// Supported speed factors.
 pub const SPEEDS: RangeInclusive<f64> = 0.5..=2.0;
 
-/// Window length; 30 ms hold two periods of the deepest voices.
+/// Window length; 30 ms hold two periods of the lowest-pitched voices.
 const WINDOW_MS: usize = 30;
 
 /// Largest shift of a window in each direction: one period of such a voice.

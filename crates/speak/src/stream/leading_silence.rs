@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silence_before_the_first_sound_is_cut_whole_and_in_pieces_alike() {
+    fn leading_silence_is_removed_for_any_chunk_size() {
         let tone = |i: usize| 0.3 * (i as f32 * 0.2).sin();
         let samples: Vec<f32> =
             (0..24_000).map(|i| if i < 9_600 { 1e-4 * tone(i) } else { tone(i) }).collect();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_from_the_first_sample_is_only_faded_in_and_silence_gives_nothing() {
+    fn immediate_sound_is_only_faded_in_and_silence_gives_nothing() {
         let loud: Vec<f32> = (0..4_800).map(|i| 0.3 * (i as f32 * 0.2).sin()).collect();
         let (out, cut) = in_pieces(&loud, 100);
         assert_eq!((out.len(), cut), (loud.len(), 0));

@@ -152,9 +152,9 @@ fn the_receptive_field_is_the_reach_of_a_changed_frame() {
         let mut z = vec![0.0; frames * sizes.latent];
         z[changed * sizes.latent..][..sizes.latent].copy_from_slice(&noise(sizes.latent, "z"));
         let made = rig.windows((1, frames), &z, &vec![0.0; sizes.speaker], false).unwrap();
-        let heard =
+        let is_reached =
             |frame: &usize| made[frame * sizes.hop()..][..sizes.hop()].iter().any(|sample| *sample != 0.0);
-        let reached: BTreeSet<usize> = (0..frames).filter(heard).collect();
+        let reached: BTreeSet<usize> = (0..frames).filter(is_reached).collect();
         let (first, last) = (*reached.first().unwrap(), *reached.last().unwrap());
         // Later frames look back to it, earlier ones look ahead.
         assert_eq!((changed - first, last - changed), (after, before), "{sizes:?}");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_voice_comes_back_as_it_was_and_has_the_same_bytes() {
+    fn a_stored_voice_round_trips_to_the_same_bytes() {
         let mut one = stored();
         assert_eq!(StoredVoice::from_bytes(&one.to_bytes()).unwrap(), one);
         assert_eq!(one.to_bytes(), stored().to_bytes());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named_and_never_a_panic() {
+    fn damaged_files_are_refused_with_a_reason() {
         let whole = stored().to_bytes();
         for cut in 0..whole.len() {
             assert!(StoredVoice::from_bytes(&whole[..cut]).is_err(), "{cut}");

@@ -28,15 +28,15 @@ fn texts_in_a_batch_have_the_audio_they_have_alone() {
         let options = SpeakOptions::from(one.default_sampling());
         let together = many.speak_many(&texts, "en", &voice, &options).unwrap();
         assert_eq!(together.len(), texts.len());
-        for (&(text, seed), said) in texts.iter().zip(together) {
+        for (&(text, seed), spoken) in texts.iter().zip(together) {
             let sampling = myxtts_model::SamplingOptions { seed, ..options.sampling.clone() };
             let alone = one.speak_with(text, "en", &voice, &SpeakOptions { sampling, ..options.clone() });
-            match (alone, said) {
-                (Ok(alone), Ok(said)) => assert_eq!(alone, said, "{text:?} on {device}"),
+            match (alone, spoken) {
+                (Ok(alone), Ok(spoken)) => assert_eq!(alone, spoken, "{text:?} on {device}"),
                 (Err(SpeakError::NothingToSay { .. }), Err(SpeakError::NothingToSay { .. })) => {
                     assert_eq!(text, "...");
                 }
-                (alone, said) => panic!("{text:?} on {device}: {alone:?} and {said:?}"),
+                (alone, spoken) => panic!("{text:?} on {device}: {alone:?} and {spoken:?}"),
             }
         }
     }
@@ -63,11 +63,11 @@ fn the_candidate_with_the_least_mismatch_is_kept() {
         let sampling = myxtts_model::SamplingOptions { seed: first, ..once.sampling.clone() };
         let five = SpeakOptions { candidates: 5, sampling, ..once.clone() };
         let best = synthesizer.speak_with("a voice", "en", &voice, &five).unwrap();
-        let tries: Vec<_> = alone.iter().map(|said| said.attempts[0].clone()).collect();
+        let tries: Vec<_> = alone.iter().map(|spoken| spoken.attempts[0].clone()).collect();
         let seeds: Vec<u64> = best.attempts.iter().map(|attempt| attempt.seed).collect();
         assert_eq!(seeds, (first..first + 5).collect::<Vec<_>>());
-        let mismatch = |said: &myxtts_speak::Waveform| said.attempts[0].mismatch.unwrap();
-        let sound = alone.iter().filter(|said| said.flaw.is_none());
+        let mismatch = |spoken: &myxtts_speak::Waveform| spoken.attempts[0].mismatch.unwrap();
+        let sound = alone.iter().filter(|spoken| spoken.flaw.is_none());
         let least = sound.min_by(|a, b| mismatch(a).total_cmp(&mismatch(b)));
         // If all are flawed, the severity of the flaw counts first.
         let Some(least) = least else { continue };
@@ -121,6 +121,6 @@ fn a_model_without_a_proofreader_has_one_candidate() {
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
     let voice = synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
     let options = SpeakOptions { candidates: 4, retries: 0, ..synthesizer.default_sampling().into() };
-    let said = synthesizer.speak_with("a voice", "en", &voice, &options).unwrap();
-    assert_eq!((said.attempts.len(), said.attempts[0].mismatch), (1, None));
+    let spoken = synthesizer.speak_with("a voice", "en", &voice, &options).unwrap();
+    assert_eq!((spoken.attempts.len(), spoken.attempts[0].mismatch), (1, None));
 }

@@ -26,7 +26,7 @@ fn options(model: &Synthesizer, seed: u64) -> SpeakOptions {
 /// Speaks texts in all slots, `steps` codes at a time.
 fn together(folder: &ModelFolder, texts: &[&str], slots: usize, steps: usize) -> Vec<Vec<f32>> {
     let (mut model, voice) = open(folder, slots);
-    let mut said = vec![Vec::new(); texts.len()];
+    let mut spoken = vec![Vec::new(); texts.len()];
     let mut waiting = texts.iter().enumerate();
     let mut speaking: Vec<(usize, Speech)> = Vec::new();
     loop {
@@ -37,11 +37,11 @@ fn together(folder: &ModelFolder, texts: &[&str], slots: usize, steps: usize) ->
             speaking.push((number, model.join(text, "en", &voice, &options).unwrap()));
         }
         if speaking.is_empty() {
-            return said;
+            return spoken;
         }
         model.advance(steps).unwrap();
         for (number, speech) in &mut speaking {
-            said[*number].extend(model.take_audio(speech).unwrap());
+            spoken[*number].extend(model.take_audio(speech).unwrap());
             model.collect(speech).unwrap();
         }
         let (done, going) = speaking.into_iter().partition(|(_, speech)| speech.is_done());
@@ -84,13 +84,13 @@ fn texts_that_join_and_leave_have_the_audio_they_have_alone() {
         let folder = folder(at.path(), parts, stop);
         let expected = alone(&folder, &texts);
         for (slots, steps) in [(1, 8), (3, 5), (8, 16)] {
-            let said = together(&folder, &texts, slots, steps);
-            for (number, (said, expected)) in said.iter().zip(&expected).enumerate() {
+            let spoken = together(&folder, &texts, slots, steps);
+            for (number, (spoken, expected)) in spoken.iter().zip(&expected).enumerate() {
                 assert!(
-                    said == expected,
+                    spoken == expected,
                     "{:?}, {slots} at once, {steps} steps, {stop}: {} and {} samples",
                     texts[number],
-                    said.len(),
+                    spoken.len(),
                     expected.len()
                 );
             }

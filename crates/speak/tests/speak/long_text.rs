@@ -82,17 +82,17 @@ fn a_book_without_blank_lines_is_read_in_bounded_memory() {
     }
     let length = 45 * 20_000;
     let mut pieces = Pieces::new(Book { left: length }, 100, &characters);
-    let (mut said, mut ahead) = (0u64, 0);
+    let (mut consumed, mut ahead) = (0u64, 0);
     while let Some(piece) = pieces.next() {
         let piece = piece.unwrap();
         assert_eq!(
             piece.text,
             "The rain in Spain stays mainly in the plain. The rain in Spain stays mainly in the plain."
         );
-        said += piece.text.len() as u64 + 1;
-        ahead = ahead.max(pieces.bytes_read() - said.min(pieces.bytes_read()));
+        consumed += piece.text.len() as u64 + 1;
+        ahead = ahead.max(pieces.bytes_read() - consumed.min(pieces.bytes_read()));
     }
-    assert_eq!(said, length as u64);
+    assert_eq!(consumed, length as u64);
     assert!(ahead <= 2 * LONGEST_UNIT as u64, "{ahead} bytes were held");
 }
 
@@ -163,9 +163,9 @@ fn holds(text: &str, limit: usize) -> Result<(), TestCaseError> {
     let marks = |text: &str| {
         ["[pause:1s]", "[pause:1s,]"].iter().fold(solid(text), |text, mark| text.replace(mark, ""))
     };
-    let said: String = found.iter().map(|piece| solid(&piece.text)).collect();
+    let joined: String = found.iter().map(|piece| solid(&piece.text)).collect();
     let wanted = marks(&text.replace('\u{feff}', ""));
-    prop_assert_eq!(marks(&said.replace('\u{feff}', "")), wanted);
+    prop_assert_eq!(marks(&joined.replace('\u{feff}', "")), wanted);
     for piece in &found {
         use unicode_segmentation::UnicodeSegmentation;
         let graphemes = piece.text.graphemes(true).count();
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn the_chunks_of_a_reader_do_not_matter(text in texts(), step in 1..7usize) {
+    fn the_chunk_size_of_the_reader_does_not_matter(text in texts(), step in 1..7usize) {
         struct Slow<'b>(&'b [u8], usize);
         impl std::io::Read for Slow<'_> {
             fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {

@@ -8,8 +8,8 @@ use myxtts_demo as demo;
 use myxtts_speak::audio_file::{Depth, Format};
 use myxtts_speak::long_text::{Pause, Piece, Pieces};
 use myxtts_speak::narration::{
-    Book, BookError, Done, Joiner, Joins, NarrationError, NarrationSettings, Outcome, Speaker, Spoken,
-    TimeStretch, narrate, piece_seed,
+    Book, BookError, FinishedPiece, Joiner, Joins, NarrationError, NarrationSettings, Outcome, Speaker,
+    Spoken, TimeStretch, narrate, piece_seed,
 };
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ const RATE: u32 = 24_000;
 
 /// Plays a tone for every character, with a pitch given by the seed, in chunks.
 struct Fake {
-    said: Vec<(String, u64)>,
+    spoken_texts: Vec<(String, u64)>,
     batch_size: usize,
 }
 
@@ -38,7 +38,7 @@ impl Speaker for Fake {
         seed: u64,
         out: &mut dyn FnMut(&[f32]) -> bool,
     ) -> Result<Spoken, String> {
-        self.said.push((text.to_owned(), seed));
+        self.spoken_texts.push((text.to_owned(), seed));
         if text.contains("fail") {
             return Err("it failed".to_owned());
         }
@@ -58,7 +58,7 @@ impl Speaker for Fake {
 }
 
 fn fake() -> Fake {
-    Fake { said: Vec::new(), batch_size: 1 }
+    Fake { spoken_texts: Vec::new(), batch_size: 1 }
 }
 
 fn pieces(text: &str) -> Pieces<'_, &[u8]> {
@@ -134,14 +134,14 @@ fn joins_have_no_steps_steeper_than_the_pieces() {
 #[test]
 fn a_single_piece_is_unchanged() {
     let (samples, _) = narrated("One.", NarrationSettings::default());
-    let mut said = Vec::new();
+    let mut expected = Vec::new();
     fake()
         .speak("One.", 0, &mut |more| {
-            said.extend_from_slice(more);
+            expected.extend_from_slice(more);
             true
         })
         .unwrap();
-    assert!(samples == said);
+    assert!(samples == expected);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn every_piece_has_its_own_seed() {
     let mut speaker = fake();
     let settings = NarrationSettings { seed: 7, ..NarrationSettings::default() };
     narrate(pieces(TEXT), &mut speaker, settings, &mut |_| Ok(()), &mut |_| true).unwrap();
-    let seeds: Vec<u64> = speaker.said.iter().map(|(_, seed)| *seed).collect();
+    let seeds: Vec<u64> = speaker.spoken_texts.iter().map(|(_, seed)| *seed).collect();
     assert_eq!(seeds[0], 7);
     assert_eq!(seeds[1], piece_seed(7, 1));
     let mut different = seeds.clone();
@@ -186,7 +186,7 @@ fn every_piece_has_its_own_seed() {
 #[test]
 fn pieces_that_cannot_be_spoken_are_noted_and_the_rest_continues() {
     let mut notes = Vec::new();
-    let mut watch = |done: &Done| {
+    let mut watch = |done: &FinishedPiece| {
         notes.push((done.number, done.note.clone()));
         true
     };
@@ -207,7 +207,7 @@ fn book(path: &Path, format: Format, text: &str, resume: bool, stop_after: Optio
             done.was_resumed || stop_after != Some(done.number + 1)
         })
         .unwrap();
-    (outcome, speaker.said.len())
+    (outcome, speaker.spoken_texts.len())
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
         let expected = std::fs::read(&whole).unwrap();
         for stop in 1..=8 {
             let path = at.path().join(format!("stopped-{stop}.{}", format.name()));
-            let (outcome, said) = book(&path, format, TEXT, false, Some(stop));
+            let (outcome, spoken_before) = book(&path, format, TEXT, false, Some(stop));
             if !matches!(outcome, Outcome::Stopped { pieces, .. } if pieces == stop) {
                 panic!("{outcome:?}");
             }
@@ -242,7 +242,7 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
             line.extend(b"{\"piece\":");
             std::fs::write(Book::journal_path(&path), line).unwrap();
             let (again, more) = book(&path, format, TEXT, true, None);
-            assert_eq!(said + more, 7, "nothing is spoken twice");
+            assert_eq!(spoken_before + more, 7, "nothing is spoken twice");
             assert_eq!(again, Outcome::Finished(timings.clone()), "{format} after {stop}");
             assert!(std::fs::read(&path).unwrap() == expected, "{format} after {stop}");
         }
@@ -251,8 +251,8 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
         assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{left:?}");
     }
     let (samples, _) = narrated(TEXT, NarrationSettings::default());
-    let heard = decode(&at.path().join("whole.flac")).unwrap();
-    assert_eq!(heard.clip.samples.len(), samples.len());
+    let decoded = decode(&at.path().join("whole.flac")).unwrap();
+    assert_eq!(decoded.clip.samples.len(), samples.len());
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn the_batch_size_does_not_change_the_audio() {
         // A book stopped within a group, and resumed one by one or in other groups.
         for (stop, later) in [(1, 3), (4, 1)] {
             let open = |resume| Book::open(&path, format, RATE, settings, "id", resume).unwrap();
-            let goes_on = &mut |done: &Done| done.number + 1 != stop;
+            let goes_on = &mut |done: &FinishedPiece| done.number + 1 != stop;
             let mut speaker = Fake { batch_size, ..fake() };
             let outcome = open(false).speak(pieces(TEXT), &mut speaker, goes_on).unwrap();
             assert!(matches!(outcome, Outcome::Stopped { pieces, .. } if pieces == stop));
@@ -309,7 +309,7 @@ fn a_book_without_speakable_pieces_leaves_no_files() {
 }
 
 #[test]
-fn audio_that_the_disk_lost_is_spoken_again() {
+fn audio_lost_by_the_disk_is_spoken_again() {
     let at = tempfile::tempdir().unwrap();
     let (whole, path) = (at.path().join("whole.wav"), at.path().join("a.wav"));
     let format = Format::Wav(Depth::Int16);
@@ -324,7 +324,7 @@ fn audio_that_the_disk_lost_is_spoken_again() {
 }
 
 #[test]
-fn a_text_that_changed_is_spoken_from_the_change_on() {
+fn a_changed_text_is_spoken_again_from_the_change() {
     let at = tempfile::tempdir().unwrap();
     let (whole, path) = (at.path().join("whole.wav"), at.path().join("a.wav"));
     let format = Format::Wav(Depth::Int16);
@@ -337,7 +337,7 @@ fn a_text_that_changed_is_spoken_from_the_change_on() {
 }
 
 #[test]
-fn a_speaker_that_fails_leaves_a_book_to_be_resumed() {
+fn a_failed_speaker_leaves_a_resumable_book() {
     let at = tempfile::tempdir().unwrap();
     let path = at.path().join("a.wav");
     let settings = NarrationSettings::default();
@@ -463,5 +463,5 @@ fn empty_pieces_are_pauses() {
     let mut speaker = fake();
     narrate([Ok(piece)].into_iter(), &mut speaker, NarrationSettings::default(), &mut write, &mut |_| true)
         .unwrap();
-    assert_eq!((count, speaker.said.len()), (240, 0));
+    assert_eq!((count, speaker.spoken_texts.len()), (240, 0));
 }

@@ -1,8 +1,8 @@
 //! Recordings of two people are reported as such, by a small speaker encoder that is trained here.
 //!
-//! An untrained encoder gives nearly the same vector for every voice, so that the suspicion could never be raised. This one
-//! learns to name twelve synthetic speakers by scaled cosines with a margin, as the decoder stage trains it, and is asked about
-//! sentences that it has not heard and about speakers that it has not heard.
+//! An untrained encoder gives nearly the same vector for every voice, so it could never tell two speakers apart. This one learns
+//! to classify twelve synthetic speakers by scaled cosines with a margin, as in the decoder stage, and is tested with sentences
+//! and speakers that are not in its training data.
 
 use crate::tiny;
 use myxtts_data::audio::Clip;
@@ -114,7 +114,7 @@ fn trained() -> BTreeMap<String, Vec<f32>> {
 }
 
 #[test]
-fn two_speakers_are_suspected_by_a_trained_encoder_and_one_is_not() {
+fn two_speakers_are_reported_by_a_trained_encoder_and_one_is_not() {
     let at = tempfile::tempdir().unwrap();
     tiny::write_with(at.path(), &[Part::Decoder, Part::Speaker], &trained());
     let folder = ModelFolder::open(at.path()).unwrap();

@@ -33,14 +33,14 @@ fn streamed(
     options: &SpeakOptions,
 ) -> (myxtts_speak::Waveform, Vec<usize>) {
     let (mut joined, mut pieces) = (Vec::new(), Vec::new());
-    let said = synthesizer.speak_streamed(text, "en", voice, options, &mut |piece| {
+    let spoken = synthesizer.speak_streamed(text, "en", voice, options, &mut |piece| {
         joined.extend_from_slice(piece);
         pieces.push(piece.len());
         true
     });
-    let said = said.unwrap();
-    assert_eq!(joined, said.samples, "the delivered samples are those of the result");
-    (said, pieces)
+    let spoken = spoken.unwrap();
+    assert_eq!(joined, spoken.samples, "the delivered samples are those of the result");
+    (spoken, pieces)
 }
 
 fn apart(one: &[f32], other: &[f32]) -> f32 {
@@ -56,9 +56,9 @@ fn streamed_speech_equals_whole_speech() {
     for seed in 0..8 {
         let once = SpeakOptions { retries: 0, ..options(seed) };
         let whole = synthesizer.speak_with("hello world", "en", &voice, &once).unwrap();
-        let (said, pieces) = streamed(&mut synthesizer, "hello world", &voice, &once);
-        assert!(apart(&said.samples, &whole.samples) < 1e-3);
-        assert_eq!((said.codes, said.ended, said.flaw), (whole.codes, whole.ended, whole.flaw));
+        let (spoken, pieces) = streamed(&mut synthesizer, "hello world", &voice, &once);
+        assert!(apart(&spoken.samples, &whole.samples) < 1e-3);
+        assert_eq!((spoken.codes, spoken.ended, spoken.flaw), (whole.codes, whole.ended, whole.flaw));
         early += usize::from(pieces.len() > 1);
         let plain = synthesizer.speak("hello world", "en", &voice, &once.sampling).unwrap();
         assert_eq!(plain.samples, whole.samples);
@@ -68,8 +68,8 @@ fn streamed_speech_equals_whole_speech() {
     let (mut synthesizer, voice) = opened(&[Part::Dvae], -1.0);
     let once = SpeakOptions { retries: 0, ..options(0) };
     let whole = synthesizer.speak_with("hello world", "en", &voice, &once).unwrap();
-    let (said, pieces) = streamed(&mut synthesizer, "hello world", &voice, &once);
-    assert_eq!((said, pieces.len()), (whole, 1));
+    let (spoken, pieces) = streamed(&mut synthesizer, "hello world", &voice, &once);
+    assert_eq!((spoken, pieces.len()), (whole, 1));
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn early_stops_are_retried_with_the_next_seed_and_every_attempt_is_reported() {
     let (mut again, mut saved) = (0, 0);
     for seed in 0..20 {
         let options = options(100 * seed);
-        let said = synthesizer.speak_with(text, "en", &voice, &options).unwrap();
-        let tries = &said.attempts;
+        let spoken = synthesizer.speak_with(text, "en", &voice, &options).unwrap();
+        let tries = &spoken.attempts;
         assert!((1..=3).contains(&tries.len()), "{tries:?}");
         assert!(tries.iter().enumerate().all(|(i, one)| one.seed == 100 * seed + i as u64), "{tries:?}");
         // All but the last are flawed; the last is not, or there were no more retries.
@@ -90,10 +90,10 @@ fn early_stops_are_retried_with_the_next_seed_and_every_attempt_is_reported() {
         again += before.len();
         saved += usize::from(last.flaw.is_none() && !before.is_empty());
         // The result is one of the attempts, and its seed repeats it.
-        let chosen = tries.iter().find(|one| one.flaw == said.flaw && one.codes == said.codes).unwrap();
+        let chosen = tries.iter().find(|one| one.flaw == spoken.flaw && one.codes == spoken.codes).unwrap();
         let sampling = SamplingOptions { seed: chosen.seed, ..options.sampling.clone() };
         let same = synthesizer.speak(text, "en", &voice, &sampling).unwrap();
-        assert_eq!((same.samples, same.codes), (said.samples, said.codes));
+        assert_eq!((same.samples, same.codes), (spoken.samples, spoken.codes));
         // No retries without a budget, or for greedy decoding.
         let once = SpeakOptions { retries: 0, ..options.clone() };
         assert_eq!(synthesizer.speak_with(text, "en", &voice, &once).unwrap().attempts, tries[..1]);
@@ -103,7 +103,7 @@ fn early_stops_are_retried_with_the_next_seed_and_every_attempt_is_reported() {
         assert!(streamed.attempts.len() <= tries.len(), "there are no retries once samples were delivered");
         assert!(streamed.attempts.iter().zip(tries).all(|(a, b)| a.seed == b.seed && a.codes == b.codes));
     }
-    assert!(again > 5 && saved > 2, "{again} tries were wrong, {saved} texts were saved");
+    assert!(again > 5 && saved > 2, "{again} attempts were flawed, {saved} texts had a good retry");
 }
 
 #[test]
@@ -112,22 +112,22 @@ fn very_short_inputs_and_quotes_that_end_in_a_question_are_bounded_and_retried()
     let (mut synthesizer, voice) = opened(&DECODED, -50.0);
     for text in ["a", "hi", "no.", "\"hello?\"", "is this a world?\"", "hello!\"", "?\" hello", "hello?!?!\""]
     {
-        let said = synthesizer.speak_with(text, "en", &voice, &options(1)).unwrap();
-        assert_eq!(said.flaw, Some(Flaw::NoEnd), "{text}");
-        assert_eq!(said.attempts.len(), 3, "{text}");
-        assert!(said.codes <= tiny::SAID && !said.samples.is_empty(), "{text}");
-        assert!(said.seconds() < 6.0, "{text}: {}", said.seconds());
+        let spoken = synthesizer.speak_with(text, "en", &voice, &options(1)).unwrap();
+        assert_eq!(spoken.flaw, Some(Flaw::NoEnd), "{text}");
+        assert_eq!(spoken.attempts.len(), 3, "{text}");
+        assert!(spoken.codes <= tiny::CODES_PER_TEXT && !spoken.samples.is_empty(), "{text}");
+        assert!(spoken.seconds() < 6.0, "{text}: {}", spoken.seconds());
     }
     // The model has positions for far more codes than one letter needs.
     assert!(matches!(
-        said_by("a", &mut synthesizer, &voice).ended,
+        speak_text("a", &mut synthesizer, &voice).ended,
         StopReason::TooManyForText | StopReason::Limit
     ));
     let error = synthesizer.speak_with("?\"", "en", &voice, &options(1)).unwrap_err();
     assert!(matches!(error, SpeakError::NothingToSay { .. }), "{error}");
 }
 
-fn said_by(text: &str, synthesizer: &mut Synthesizer, voice: &Voice) -> myxtts_speak::Waveform {
+fn speak_text(text: &str, synthesizer: &mut Synthesizer, voice: &Voice) -> myxtts_speak::Waveform {
     synthesizer.speak_with(text, "en", voice, &options(1)).unwrap()
 }
 
@@ -135,15 +135,15 @@ fn said_by(text: &str, synthesizer: &mut Synthesizer, voice: &Voice) -> myxtts_s
 fn a_sink_that_returns_false_stops_generation() {
     let (mut synthesizer, voice) = opened(&DECODED, -50.0);
     let mut pieces = 0;
-    let said = synthesizer
+    let spoken = synthesizer
         .speak_streamed("hello world, this is a voice", "en", &voice, &options(1), &mut |_| {
             pieces += 1;
             false
         })
         .unwrap();
-    assert_eq!((pieces, said.ended, said.attempts.len()), (1, StopReason::Observer, 1));
-    assert!(said.codes < 8, "{} codes were made", said.codes);
-    let all = said_by("hello world, this is a voice", &mut synthesizer, &voice);
+    assert_eq!((pieces, spoken.ended, spoken.attempts.len()), (1, StopReason::Observer, 1));
+    assert!(spoken.codes < 8, "{} codes were made", spoken.codes);
+    let all = speak_text("hello world, this is a voice", &mut synthesizer, &voice);
     assert!(all.codes > 30);
 }
 

@@ -31,20 +31,23 @@ fn speaks(parts: &[Part], quality: Quality, samples: usize) {
     let reference = synthesizer.encode_voice(&[speech(0)]).unwrap();
     assert_eq!(reference.speaker.is_some(), quality == Quality::Decoded);
     let options = SamplingOptions { seed: 3, ..SamplingOptions::default() };
-    let said = synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap();
-    assert_eq!((said.ended, said.codes, said.rate), (StopReason::Limit, tiny::SAID, quality.rate()));
-    assert_eq!((said.samples.len(), said.cleaned.as_str()), (samples, "hello, world!"));
-    assert!(said.unknown.is_empty(), "{:?}", said.unknown);
-    assert!(said.samples.iter().all(|sample| sample.is_finite()));
-    assert!(said.samples.iter().any(|sample| sample.abs() > 1e-4), "silence");
-    assert_eq!(synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap(), said);
+    let spoken = synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap();
+    assert_eq!(
+        (spoken.ended, spoken.codes, spoken.rate),
+        (StopReason::Limit, tiny::CODES_PER_TEXT, quality.rate())
+    );
+    assert_eq!((spoken.samples.len(), spoken.cleaned.as_str()), (samples, "hello, world!"));
+    assert!(spoken.unknown.is_empty(), "{:?}", spoken.unknown);
+    assert!(spoken.samples.iter().all(|sample| sample.is_finite()));
+    assert!(spoken.samples.iter().any(|sample| sample.abs() > 1e-4), "silence");
+    assert_eq!(synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap(), spoken);
     assert_eq!(
         Synthesizer::open(&folder, Device::Cpu).unwrap().encode_voice(&[speech(0)]).unwrap(),
         reference
     );
     let both = synthesizer.encode_voice(&[speech(0), speech(1)]).unwrap();
     let other = synthesizer.speak("Hello, world!", "en", &both, &options).unwrap();
-    assert_ne!(other.samples, said.samples, "another voice sounds the same");
+    assert_ne!(other.samples, spoken.samples, "another voice gives the same audio");
     assert!(synthesizer.speak("سلام", "fa", &reference, &options).is_ok());
 
     let mut error =
@@ -57,12 +60,12 @@ fn speaks(parts: &[Part], quality: Quality, samples: usize) {
 
 #[test]
 fn a_gpt_with_a_dvae_has_early_quality() {
-    speaks(&[Part::Dvae], Quality::Early, MelInverter::samples(4 * tiny::SAID));
+    speaks(&[Part::Dvae], Quality::Early, MelInverter::samples(4 * tiny::CODES_PER_TEXT));
 }
 
 #[test]
 fn a_gpt_with_decoder_and_speaker_encoder_has_decoded_quality() {
-    let samples = tiny::decoder_sizes().samples_of(tiny::SAID);
+    let samples = tiny::decoder_sizes().samples_of(tiny::CODES_PER_TEXT);
     // The DVAE is not used if there is a decoder.
     speaks(&[Part::Decoder, Part::Speaker, Part::Dvae], Quality::Decoded, samples);
 }
@@ -165,8 +168,8 @@ fn letters_missing_in_the_vocabulary_were_spoken_as_a_second_of_noise() {
     // Single unknown letters are skipped and reported.
     assert_eq!(speak("hello 漢").unwrap().unknown, ['漢']);
     // Terminal colours are not text.
-    let said = speak("\u{1b}[1;31mhello\u{1b}[0m world").unwrap();
-    assert_eq!(said.cleaned, "hello world");
+    let spoken = speak("\u{1b}[1;31mhello\u{1b}[0m world").unwrap();
+    assert_eq!(spoken.cleaned, "hello world");
 }
 
 #[test]

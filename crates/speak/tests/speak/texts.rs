@@ -90,17 +90,17 @@ impl Rig {
             0 => self.synthesizer.speak_with(text, language, &self.voice, &options),
             _ => {
                 let mut samples = 0;
-                let said =
+                let spoken =
                     self.synthesizer.speak_streamed(text, language, &self.voice, &options, &mut |piece| {
                         samples += piece.len();
                         true
                     });
-                said.inspect(|said| assert_eq!(samples, said.samples.len(), "{text:?}"))
+                spoken.inspect(|spoken| assert_eq!(samples, spoken.samples.len(), "{text:?}"))
             }
         };
         let kind = match &outcome {
-            Ok(said) => {
-                assert_audio(text, said, 1 + options.retries);
+            Ok(spoken) => {
+                assert_audio(text, spoken, 1 + options.retries);
                 "sound"
             }
             Err(error) => {
@@ -120,13 +120,13 @@ impl Rig {
     }
 }
 
-fn assert_audio(text: &str, said: &Waveform, tries: usize) {
-    assert!(said.codes <= tiny::SAID, "{text:?}: {} codes", said.codes);
-    assert!((1..=tries).contains(&said.attempts.len()), "{text:?}: {:?}", said.attempts);
+fn assert_audio(text: &str, spoken: &Waveform, tries: usize) {
+    assert!(spoken.codes <= tiny::CODES_PER_TEXT, "{text:?}: {} codes", spoken.codes);
+    assert!((1..=tries).contains(&spoken.attempts.len()), "{text:?}: {:?}", spoken.attempts);
     // With STOP there is one latent more than codes.
-    assert!(said.samples.len() <= tiny::decoder_sizes().samples_of(said.codes + 1), "{text:?}");
-    assert!(said.samples.iter().all(|sample| sample.is_finite() && sample.abs() <= 1.0), "{text:?}");
-    assert!(!said.samples.is_empty(), "{text:?}");
+    assert!(spoken.samples.len() <= tiny::decoder_sizes().samples_of(spoken.codes + 1), "{text:?}");
+    assert!(spoken.samples.iter().all(|sample| sample.is_finite() && sample.abs() <= 1.0), "{text:?}");
+    assert!(!spoken.samples.is_empty(), "{text:?}");
 }
 
 #[test]

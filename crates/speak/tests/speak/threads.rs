@@ -33,8 +33,8 @@ fn child() {
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
     let voice = synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
     let options = synthesizer.default_sampling();
-    let said = synthesizer.speak("hello world", "en", &voice, &options).unwrap();
-    let bytes: Vec<u8> = said.samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+    let spoken = synthesizer.speak("hello world", "en", &voice, &options).unwrap();
+    let bytes: Vec<u8> = spoken.samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
     println!("started [{}, \"{}\"]", threads() - before, blake3::hash(&bytes));
     assert!(limit_threads(2).is_err(), "the threads have started");
 }

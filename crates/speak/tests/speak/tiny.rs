@@ -22,7 +22,7 @@ pub const WIDTH: usize = 32;
 pub const MAX_AUDIO: usize = 40;
 
 /// Number of codes of any text: the model never generates STOP.
-pub const SAID: usize = MAX_AUDIO - 3;
+pub const CODES_PER_TEXT: usize = MAX_AUDIO - 3;
 
 pub fn decoder_sizes() -> DecoderSizes {
     DecoderSizes { latent: WIDTH, speaker: 16, channels: 16, ..DecoderSizes::v2() }

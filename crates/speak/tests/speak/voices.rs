@@ -72,17 +72,17 @@ impl Rig {
 fn stored_voices_equal_encoded_ones_and_mixes_are_weighted_means() {
     let mut rig = rig();
     let (a, b) = (rig.speech("a.wav", 0), rig.speech("b.wav", 1));
-    let (heard, other) = (rig.encode(std::slice::from_ref(&a)), rig.encode(std::slice::from_ref(&b)));
+    let (encoded, other) = (rig.encode(std::slice::from_ref(&a)), rig.encode(std::slice::from_ref(&b)));
     let stored = rig.store("anna", std::slice::from_ref(&a));
     rig.store("ben", std::slice::from_ref(&b));
-    assert_eq!(stored.voice, heard);
+    assert_eq!(stored.voice, encoded);
     assert!(stored.report.as_ref().unwrap().least_similarity.is_some(), "it has several segments");
-    assert_eq!(rig.resolve("anna").unwrap(), heard);
+    assert_eq!(rig.resolve("anna").unwrap(), encoded);
     assert_eq!(Voices::from_folder(&rig.folder).names().unwrap(), ["anna", "ben"]);
     assert_eq!(Voices::from_folder(&rig.folder).own("anna").unwrap().unwrap(), stored);
     // Mixes of stored voices equal mixes of encoded ones.
     let mixed = rig.resolve("anna(2)+ben(1)").unwrap();
-    assert_eq!(mixed, Voice::mix(&[(heard.clone(), 2.0), (other.clone(), 1.0)]).unwrap());
+    assert_eq!(mixed, Voice::mix(&[(encoded.clone(), 2.0), (other.clone(), 1.0)]).unwrap());
     assert_ne!(mixed, rig.resolve("anna(1) + ben(2)").unwrap());
     // A term may be a recording.
     let term = format!("anna(2)+{}(1)", b.display());
@@ -91,7 +91,7 @@ fn stored_voices_equal_encoded_ones_and_mixes_are_weighted_means() {
     rig.synthesizer.speak("Hello.", "en", &mixed, &options).unwrap();
     // Several recordings make one voice.
     let both = rig.encode(&[a, b]);
-    assert!(both != heard && both != other);
+    assert!(both != encoded && both != other);
 
     assert!(matches!(
         Voices::from_folder(&rig.folder).add(&OsDisk, &stored, false),
@@ -169,7 +169,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
     cut.truncate(cut.len() / 2);
     std::fs::write(rig.path("cut.wav"), &cut).unwrap();
     std::fs::create_dir(rig.path("folder.wav")).unwrap();
-    for (name, said) in [
+    for (name, expected) in [
         ("silent.wav", "the recording is silent"),
         ("short.wav", "0.10 s"),
         ("text.wav", "WAV, FLAC, MP3"),
@@ -186,7 +186,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
             vec![format!("{}(1)+{}", good.display(), path.display()).into()],
         ] {
             let error = resolve_voice(&mut rig.synthesizer, &rig.folder, &named).unwrap_err().to_string();
-            assert!(error.contains(name) && error.contains(said), "{named:?}: {error}");
+            assert!(error.contains(name) && error.contains(expected), "{named:?}: {error}");
         }
     }
 

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_stay_inside() {
+    fn paths_stay_inside_the_roots() {
         let at = tempfile::tempdir().unwrap();
         let (root, outside) = (at.path().join("root"), at.path().join("outside"));
         std::fs::create_dir_all(root.join("a/b")).unwrap();

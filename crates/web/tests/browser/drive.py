@@ -471,7 +471,7 @@ def main():
     test = Test(arguments.myxtts.resolve(), arguments.pictures and arguments.pictures.resolve(), at.resolve())
     try:
         test.run()
-        print("browser: everything was seen and heard")
+        print("browser: all steps passed")
     except Exception:
         if test.browser:
             test.browser.screenshot("/tmp/myxtts-browser-failed.png" if not test.pictures else test.pictures / "failed.png")

@@ -95,7 +95,7 @@ fn random_bodies_never_cause_a_server_error() {
             answer.error(answer.status);
         }
     }
-    assert!(spoken > 20, "{spoken}: hardly any was well formed");
+    assert!(spoken > 20, "{spoken}: almost no body was valid");
     assert_eq!(get(server.address(), "/ready").status, 200);
 }
 
@@ -221,7 +221,7 @@ fn ten_thousand_hostile_names_stay_inside_the_folder() {
         let json: Json = serde_json::from_slice(&answer).unwrap();
         assert!(json["error"]["message"].is_string(), "{json}");
     }
-    assert_eq!(files(at.path()), before, "no file came and none went");
+    assert_eq!(files(at.path()), before, "the folder is unchanged");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn an_endless_body_is_not_read_to_its_end() {
             Err(_) => break,
         }
     }
-    assert!(sent < 64 << 20, "{sent} bytes were taken");
+    assert!(sent < 64 << 20, "{sent} bytes were accepted");
     let mut declared = connect(server.address());
     let head = crate::client::head("POST", "/v1/audio/speech", &[("Content-Type", "application/json")]);
     declared.write_all(format!("{head}Content-Length: {}\r\n\r\n", 1u64 << 30).as_bytes()).unwrap();

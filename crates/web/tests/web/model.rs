@@ -119,7 +119,7 @@ fn a_model_without_a_decoder_speaks_at_the_rate_of_the_api() {
 }
 
 #[test]
-fn a_model_without_a_language_that_can_be_greeted_speaks_before_it_is_ready() {
+fn a_model_without_a_greeting_in_its_languages_speaks_before_it_is_ready() {
     let at = tempfile::tempdir().unwrap();
     tiny::write_reading(&at.path().join("model"), &[Part::Decoder, Part::Speaker], &[("cs", "dobrý den")]);
     let folder = Arc::new(ModelFolder::open(&at.path().join("model")).unwrap());

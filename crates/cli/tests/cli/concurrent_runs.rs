@@ -21,7 +21,7 @@ fn done(child: Child) -> String {
 
 /// One process writes vocabulary and cache, the others wait for them; later runs need no lock.
 #[test]
-fn runs_that_are_started_together_all_train() {
+fn runs_started_together_all_train() {
     let folder = corpus();
     let folder = folder.path();
     let together = ["one", "two", "three"].map(|name| run(folder, name));
@@ -32,6 +32,6 @@ fn runs_that_are_started_together_all_train() {
     let model =
         |name: &str| std::fs::read(folder.join(format!("runs/{name}/model/dvae.safetensors"))).unwrap();
     for name in ["two", "three", "four"] {
-        assert!(model(name) == model("one"), "{name} has learnt something else");
+        assert!(model(name) == model("one"), "{name} has other weights");
     }
 }

@@ -1,4 +1,4 @@
-//! The steps of the book's first chapter, in an empty home folder.
+//! The commands of the chapter "Getting started", in an empty home folder.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn myxtts(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn the_path_of_the_readme_works() {
+fn the_steps_of_the_first_chapter_work() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let run = |arguments: &[&str]| myxtts(folder, arguments).assert().success();
@@ -35,7 +35,7 @@ fn the_path_of_the_readme_works() {
 }
 
 #[test]
-fn errors_of_the_user_have_their_own_exit_codes() {
+fn user_errors_have_their_exit_codes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let code = |arguments: &[&str], code: i32| myxtts(folder, arguments).assert().code(code);

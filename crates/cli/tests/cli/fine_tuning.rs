@@ -1,5 +1,5 @@
-//! A model fine-tuned: in a new language its vocabulary and tables grow, and existing rows stay; with decoder steps alone its GPT
-//! stays.
+//! Fine-tuning: for a new language, vocabulary and tables grow and existing rows stay; with decoder steps alone, the GPT stays
+//! unchanged.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,9 +15,9 @@ fn done(folder: &Path, arguments: &[&str]) -> (String, String) {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let [said, words] = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    let [stdout, words] = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
     assert!(output.status.success(), "{arguments:?}: {words}");
-    (said, words)
+    (stdout, words)
 }
 
 fn train(folder: &Path, arguments: &[&str]) -> (String, String) {
@@ -44,7 +44,7 @@ fn model(folder: &Path, name: &str) -> (ModelFolder, Tokenizer) {
 }
 
 #[test]
-fn a_model_learns_a_language_it_had_no_letters_for() {
+fn a_model_is_fine_tuned_on_a_language_with_new_letters() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for language in ["en", "fa"] {
@@ -53,19 +53,19 @@ fn a_model_learns_a_language_it_had_no_letters_for() {
         done(folder, &corpus);
     }
     // The tokenizer stage alone; the others then find its vocabulary.
-    let (said, _) = train(folder, &["en", "--stage", "tokenizer"]);
-    assert!(said.starts_with("tokenizer "), "{said}");
-    assert!(said.contains(" pieces, stored in en/.myxtts-cache/tokenizer.json"), "{said}");
+    let (stdout, _) = train(folder, &["en", "--stage", "tokenizer"]);
+    assert!(stdout.starts_with("tokenizer "), "{stdout}");
+    assert!(stdout.contains(" pieces, stored in en/.myxtts-cache/tokenizer.json"), "{stdout}");
     let (_, words) = train(folder, &["en", "--name", "first"]);
-    assert!(words.contains(said.trim()), "{words}");
+    assert!(words.contains(stdout.trim()), "{words}");
     let (first, english) = model(folder, "first");
     assert!(english.language_id("fa").is_none());
 
     // Persian records with a vocabulary of their own, which the model's must not be confused with.
     train(folder, &["fa", "--stage", "tokenizer"]);
     let from = ["--from", "runs/first/model"];
-    let (said, _) = train(folder, &["fa", "--stage", "tokenizer", from[0], from[1]]);
-    assert!(said.contains("added to the model's, stored in fa/.myxtts-cache/from-"), "{said}");
+    let (stdout, _) = train(folder, &["fa", "--stage", "tokenizer", from[0], from[1]]);
+    assert!(stdout.contains("added to the model's, stored in fa/.myxtts-cache/from-"), "{stdout}");
     // With frozen tables, their content is exactly what they grew to.
     let more = ["--name", "second", "--set", "training.freeze_layers=1"];
     let (_, words) = train(folder, &[&["fa"], &from[..], &more[..]].concat());
@@ -83,17 +83,17 @@ fn a_model_learns_a_language_it_had_no_letters_for() {
     }
     let table = "gpt.text_embedding.weight";
     let (old, new) = (numbers(&first, table), numbers(&second, table));
-    assert!(old.iter().zip(&new).all(|(a, b)| a.to_bits() == b.to_bits()), "old rows are as they were");
+    assert!(old.iter().zip(&new).all(|(a, b)| a.to_bits() == b.to_bits()), "existing rows are unchanged");
     let head = "gpt.text_head.weight";
     let (old, new) = (numbers(&first, head), numbers(&second, head));
-    assert!(old.iter().zip(&new).any(|(a, b)| a.to_bits() != b.to_bits()), "and training went on");
+    assert!(old.iter().zip(&new).any(|(a, b)| a.to_bits() != b.to_bits()), "trained rows changed");
 
     let voice = std::fs::read_dir(folder.join("fa/wavs")).unwrap().next().unwrap().unwrap().path();
     let say = ["speak", "سلام گل من", "--language", "fa", "--device", "cpu", "--model", "runs/second/model"];
     let voice = ["--voice", voice.to_str().unwrap(), "-o", "out.wav", "--json"];
-    let (said, _) = done(folder, &[&say[..], &voice[..]].concat());
-    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert!(report["codes"].as_u64().unwrap() > 0 && folder.join("out.wav").is_file(), "{said}");
+    let (stdout, _) = done(folder, &[&say[..], &voice[..]].concat());
+    let report: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert!(report["codes"].as_u64().unwrap() > 0 && folder.join("out.wav").is_file(), "{stdout}");
 }
 
 /// All values of a part, by tensor.
@@ -104,7 +104,7 @@ fn values(model: &ModelFolder, part: Part) -> Vec<(String, Vec<u32>)> {
 }
 
 #[test]
-fn a_new_voice_in_the_decoder_leaves_the_gpt_as_it_was() {
+fn training_only_the_decoder_leaves_the_gpt_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     done(folder, &["demo-corpus", "en", "--languages", "en", "--utterances", "4", "--speakers", "1"]);

@@ -1,4 +1,4 @@
-//! Losses that happened: closed pipes and terminals, overwritten files, runs that could not be resumed.
+//! Regressions: closed pipes and terminals, overwritten files, runs that could not be resumed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -32,7 +32,7 @@ fn words(output: &std::process::Output) -> String {
 }
 
 #[test]
-fn a_reader_that_had_seen_enough_ended_training_with_a_panic() {
+fn a_closed_output_pipe_ended_training_with_a_panic() {
     let folder = corpus();
     let folder = folder.path();
     // `train 2>&1 | head -0`, and a full log device.
@@ -102,7 +102,7 @@ fn a_closed_terminal_cost_the_steps_since_the_last_checkpoint() {
 }
 
 #[test]
-fn speak_replaced_devices_links_and_its_own_reference() {
+fn speak_overwrote_devices_links_and_its_own_reference() {
     let at = tempfile::tempdir().unwrap();
     tiny::write(&at.path().join("model"), &[Part::Dvae]);
     let voice =
@@ -173,7 +173,7 @@ fn check_overwrote_the_metadata_with_its_report() {
 }
 
 #[test]
-fn a_run_without_its_request_was_a_dead_end() {
+fn a_run_without_its_request_could_not_be_resumed() {
     let folder = corpus();
     let folder = folder.path();
     let run = folder.join("runs/lost");
@@ -229,7 +229,7 @@ fn disk_errors_while_a_run_was_created_were_called_usage_errors() {
 }
 
 #[test]
-fn columns_that_training_lacked_were_a_panic_and_kept_the_name() {
+fn missing_columns_panicked_and_blocked_the_name_of_the_run() {
     let folder = corpus();
     let output = small(folder.path(), "columns", &["data.cache_columns=tokens"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", words(&output));
@@ -239,7 +239,7 @@ fn columns_that_training_lacked_were_a_panic_and_kept_the_name() {
 
 /// A killed process holds its lock until the system has ended it, which may take seconds.
 #[test]
-fn a_run_was_refused_while_the_system_took_its_killed_process_down() {
+fn resume_was_refused_while_the_killed_process_was_exiting() {
     let folder = corpus();
     let folder = folder.path();
     assert!(small(folder, "dying", &["training.dvae_steps=1"]).status().unwrap().success());
@@ -277,7 +277,7 @@ fn within(command: &mut Command, limit: Duration) -> Option<std::process::Output
 }
 
 #[test]
-fn a_named_pipe_in_the_place_of_a_file_was_waited_for_for_ever() {
+fn a_named_pipe_instead_of_a_file_blocked_forever() {
     let at = corpus();
     let folder = at.path();
     assert!(Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
@@ -307,7 +307,7 @@ fn a_named_pipe_in_the_place_of_a_file_was_waited_for_for_ever() {
 }
 
 #[test]
-fn what_makes_no_sense_together_was_noticed_after_the_work() {
+fn conflicting_arguments_were_reported_after_the_work() {
     let at = corpus();
     let folder = at.path();
     tiny::write(&folder.join("codeless"), &[Part::Decoder, Part::Speaker]);
@@ -359,8 +359,8 @@ fn a_corpus_that_was_edited_between_two_stages_went_unnoticed() {
         command
     };
     let run = folder.join("runs/edited");
-    let (code, said) = interrupted(&mut stage(&[]), &run, &["-TERM"]);
-    assert_eq!(code, Some(143), "{said}");
+    let (code, printed) = interrupted(&mut stage(&[]), &run, &["-TERM"]);
+    assert_eq!(code, Some(143), "{printed}");
     let metadata = folder.join("corpus/metadata.csv");
     let text = fs::read_to_string(&metadata).unwrap();
     fs::write(&metadata, text.split_once('\n').unwrap().1).unwrap();
@@ -371,13 +371,13 @@ fn a_corpus_that_was_edited_between_two_stages_went_unnoticed() {
     fs::write(&metadata, text).unwrap();
     let mut child = resume(folder, "edited").spawn().unwrap();
     std::thread::sleep(Duration::from_secs(3));
-    assert!(child.try_wait().unwrap().is_none(), "it does not go on");
+    assert!(child.try_wait().unwrap().is_none(), "the run does not continue");
     let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(143));
 }
 
 #[test]
-fn lines_that_cannot_be_read_counted_for_check_alone() {
+fn unreadable_lines_counted_only_in_check() {
     let at = corpus();
     let folder = at.path();
     let metadata = folder.join("corpus/metadata.csv");
@@ -413,7 +413,7 @@ fn lines_that_cannot_be_read_counted_for_check_alone() {
 }
 
 #[test]
-fn a_limit_blamed_a_setting_that_nobody_had_made() {
+fn a_limit_blamed_a_setting_that_was_not_set() {
     let at = corpus();
     for (setting, key) in
         [("data.max_seconds=0.6", "(data.max_seconds)"), ("data.max_mel_frames=60", "(data.max_mel_frames)")]
@@ -426,7 +426,7 @@ fn a_limit_blamed_a_setting_that_nobody_had_made() {
 }
 
 #[test]
-fn a_gpu_for_batches_and_one_for_the_model_fall_back_to_the_one_that_is_there() {
+fn data_and_model_gpu_fall_back_to_the_existing_one() {
     let at = corpus();
     let folder = at.path();
     let train = |name: &str, more: &[&str]| {

@@ -53,7 +53,7 @@ fn saved(folder: &Path, name: &str) -> u64 {
 }
 
 #[test]
-fn signals_at_random_moments_end_a_run_cleanly_and_it_goes_on() {
+fn signals_at_random_moments_end_a_run_cleanly_and_it_resumes() {
     let stops: u64 = std::env::var("MYXTTS_STOPS").map_or(20, |n| n.parse().unwrap());
     let folder = corpus();
     let folder = folder.path();
@@ -85,11 +85,11 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_goes_on() {
         steps = now;
     }
     println!("{stops} signals, {steps} steps saved, {before} before the first step");
-    assert!(steps >= stops / 2 && before < stops, "the signals came at no interesting time");
+    assert!(steps >= stops / 2 && before < stops, "no signal arrived during training");
 }
 
 #[test]
-fn a_second_signal_leaves_at_once_and_harms_nothing() {
+fn a_second_signal_exits_at_once_without_damage() {
     let folder = corpus();
     let folder = folder.path();
     let settings = ["training.dvae_steps=6", "training.checkpoint_every=1"];
@@ -104,7 +104,7 @@ fn a_second_signal_leaves_at_once_and_harms_nothing() {
     }
     done(&mut resume(folder, "twice"));
     let model = |name: &str| fs::read(folder.join("runs").join(name).join("model/dvae.safetensors")).unwrap();
-    assert!(model("twice") == model("straight"), "the run that was left at once is another");
+    assert!(model("twice") == model("straight"), "the run that exited at once differs");
 }
 
 /// The stages of a run, in their order.
@@ -112,7 +112,7 @@ const STAGES: [&str; 3] = ["dvae", "gpt", "decoder"];
 
 /// Stopped in each of its stages, a run saves its current step; resumed to the end it equals an undisturbed run.
 #[test]
-fn a_signal_in_any_stage_saves_its_last_step_and_loses_none() {
+fn a_signal_in_any_stage_saves_the_last_step() {
     let folder = corpus();
     let folder = folder.path();
     let run = |name: &str| {
@@ -149,7 +149,7 @@ fn a_signal_in_any_stage_saves_its_last_step_and_loses_none() {
         let model = |name: &str| {
             fs::read(folder.join("runs").join(name).join(format!("model/{part}.safetensors"))).unwrap()
         };
-        assert!(model("stopped") == model("straight"), "{part} of the run that was stopped is another");
+        assert!(model("stopped") == model("straight"), "{part} of the stopped run differs");
     }
 }
 
@@ -172,7 +172,7 @@ fn a_measurement_ends_with_the_first_signal() {
     // Audio codes are written after the corpus is open and before the first step.
     let codes = folder.join("corpus/.myxtts-cache/codes.bin");
     while !codes.exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it has ended before it was asked to");
+        assert!(child.try_wait().unwrap().is_none(), "it ended before the signal");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
