@@ -1,5 +1,5 @@
-//! Measures how many codes per second a GPT of XTTS-v2's size generates on a GPU, by the number of concurrent sequences. Its
-//! weights are random, and it never samples STOP. Prints one line of JSON per batch size.
+//! Measures how many codes per second a GPT of XTTS-v2's size generates on a GPU, by the number of concurrent
+//! sequences. Its weights are random, and it never samples STOP. Prints one line of JSON per batch size.
 
 use myxtts_model::sampling::Guards;
 use myxtts_model::{GptSizes, Released, SamplingOptions, SlotOptions, Slots};
@@ -68,7 +68,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
     Ok(o)
 }
 
-/// Random weights, cheaply: slices of one array of normal numbers.
+/// Random weights, as slices of one array of normal samples: sampling each weight would take longer.
 fn weights(sizes: &GptSizes) -> impl Fn(&Released) -> Result<Vec<f32>, myxtts_tensor::Error> {
     let normals = Stream::new(1).normals(1 << 20);
     let stop = sizes.stop_audio as usize;
@@ -152,7 +152,7 @@ fn speak(
         slots.advance(steps)?;
         for &slot in &joined {
             let taken = slots.take(slot)?;
-            assert_eq!(taken.codes.len(), steps, "a speech ended: {:?}", taken.ended);
+            assert_eq!(taken.codes.len(), steps, "a sequence ended early: {:?}", taken.ended);
         }
         done += steps;
         marks.push((done, start.elapsed().as_secs_f64()));

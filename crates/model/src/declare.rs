@@ -1,5 +1,5 @@
-//! Declares parameters under their released names, and records how the released layout maps to the engine's. Reading and
-//! writing weight files needs nothing else.
+//! Declares parameters under their released names, and records how the released layout maps to the engine's. Reading
+//! and writing weight files needs nothing else.
 
 use myxtts_tensor::{GroupId, Init, Layout, LayoutBuilder, ParameterId, Role, Shape};
 use rayon::prelude::*;
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     /// Reference implementation: looks up each output element separately.
-    fn plainly(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
+    fn permute_reference(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
         let place = |mut at: usize, shape: &[usize]| {
             let mut place = vec![0; shape.len()];
             for d in (0..shape.len()).rev() {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn all_orders_of_dimensions_are_what_they_are_defined_as() {
+    fn permutations_match_their_definition() {
         let orders: [&[usize]; 9] = [
             &[0, 1],
             &[1, 0],
@@ -269,7 +269,7 @@ mod tests {
                 let data: Vec<f32> = (0..shape.iter().product::<usize>()).map(|i| i as f32).collect();
                 assert_eq!(
                     permute(&data, shape, order),
-                    plainly(&data, shape, order),
+                    permute_reference(&data, shape, order),
                     "{shape:?} as {order:?}"
                 );
             }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_goes_to_ours_and_back() {
+    fn conversion_to_our_layout_and_back_is_lossless() {
         let mut declare = Declare::new(0.01, &|_| true);
         declare.conv1d("c", (2, 3, 4), Init::Zeros);
         let (_, released) = declare.finish();

@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, TRAINED, assert_near, assert_near_by_length, devices, length};
 use myxtts_model::declare::Declare;
-use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, Residual};
+use myxtts_model::decoder::{Decoder, DecoderSizes, Residual, Upsampling};
 use myxtts_model::discriminator::{
     DiscriminatorSizes, Discriminators, Layer, discriminator_loss, feature_matching_loss, generator_loss,
 };
@@ -167,7 +167,7 @@ fn decoder_sizes() -> DecoderSizes {
         latent: 6,
         speaker: 4,
         channels: 8,
-        growths: vec![Growth { rate: 8, taps: 16 }, Growth { rate: 4, taps: 8 }],
+        upsampling: vec![Upsampling { rate: 8, taps: 16 }, Upsampling { rate: 4, taps: 8 }],
         residuals: vec![Residual { taps: 3, dilations: vec![1, 3] }],
         ..DecoderSizes::v2()
     }

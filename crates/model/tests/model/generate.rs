@@ -160,9 +160,9 @@ fn texts_and_voices_of_another_model_are_rejected() {
 }
 
 #[test]
-fn forced_codes_have_the_states_of_generation() {
+fn teacher_forcing_gives_the_states_of_generation() {
     let decode = goldens::tensors("decode/decode.safetensors");
-    for device in devices("forced_codes_have_the_states_of_generation") {
+    for device in devices("teacher_forcing_gives_the_states_of_generation") {
         let mut generator = golden(device);
         let voice = decode["cond_latents"].floats();
         for name in ["text0.ids", "text1.ids"] {

@@ -42,7 +42,7 @@ fn tiny() -> GptSizes {
 }
 
 #[test]
-fn corrected_masks_show_and_count_every_stop_once() {
+fn with_corrected_masks_every_stop_is_visible_and_counts_once() {
     let found = Masks::Corrected.sequences(&tiny(), &rows()).unwrap();
     assert_eq!((found.text, found.mel), (5, 5));
     assert_eq!(found.text_in, [261, 7, 8, 0, 0, 261, 4, 5, 6, 0]);
@@ -73,7 +73,7 @@ fn codes_of_the_conditioning_segment_do_not_count() {
 }
 
 #[test]
-fn row_without_codes_counts_nothing_and_sees_its_conditioning() {
+fn a_row_without_codes_has_no_loss_and_sees_its_conditioning() {
     for masks in [Masks::Corrected, Masks::Coqui] {
         let rows = Rows { text_lengths: &[2, 0], code_lengths: &[4, 0], ..rows() };
         let found = masks.sequences(&tiny(), &rows).unwrap();

@@ -137,7 +137,7 @@ fn slots_can_be_joined_and_released_at_any_time() {
             ended = taken.ended;
         }
         assert_eq!(Spoken { codes, latents, ended: ended.unwrap() }, whole, "{device}");
-        assert!(!slots.speaks(second));
+        assert!(!slots.is_running(second));
         slots.advance(2).unwrap();
         assert!(!slots.take(third).unwrap().codes.is_empty());
         [second, third].into_iter().for_each(|slot| slots.leave(slot).unwrap());
@@ -261,8 +261,8 @@ fn assert_independent(device: Device, sizes: &GptSizes, weights: &Weights) {
     }
 }
 
-/// States in bf16 against f32 on a network of a usual shape, over given codes: greedy, so that both choose the same codes
-/// unless two are close.
+/// States in bf16 against f32 on a network of a usual shape, over given codes: greedy, so that both choose the same
+/// codes unless two are close.
 #[test]
 fn bf16_states_are_close_to_f32() {
     for device in devices("bf16_states_are_close_to_f32") {
@@ -430,7 +430,7 @@ fn a_hundred_thousand_samples_follow_the_distribution() {
 }
 
 #[test]
-fn more_texts_than_slots_give_the_same_as_alone() {
+fn results_do_not_change_with_more_texts_than_slots() {
     for device in devices("more texts than slots") {
         for (sizes, weights) in untrained_for(device) {
             let mut slots = slots(device, &sizes, 3, false, &*weights);

@@ -244,7 +244,7 @@ fn sampling(options: &SamplingOptions, sizes: &GptSizes, limit: usize) -> SlotSa
         guidance: options.guidance,
         greedy: options.greedy,
         limit,
-        seen_codes: Sampler::said_before(sizes.start_audio).to_vec(),
+        seen_codes: Sampler::initially_seen(sizes.start_audio).to_vec(),
         uniforms: Sampler::uniforms(options.seed).take(limit).collect(),
     }
 }
