@@ -55,7 +55,7 @@ impl HostSide {
     }
 }
 
-/// Creates slots and sends them, on the thread that makes batches.
+/// Creates slots and copies them to the device; used on the thread that prepares batches.
 #[derive(Clone)]
 pub struct Uploader {
     device: Option<Arc<Copies>>,

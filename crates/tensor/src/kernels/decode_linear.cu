@@ -28,8 +28,8 @@ struct Target {
 // Source of the input rows.
 #define GIVEN 0   // bf16 in memory, read by the warps that need it
 #define NORMED 1  // the residual stream after a norm
-#define HEADED 2  // after two norms, which is what is handed out too
-#define STAGED 3  // bf16 in memory, by way of shared memory
+#define HEADED 2  // after two norms; this is also the latent that is returned
+#define STAGED 3  // bf16 in memory, copied through shared memory
 #define MERGED 4  // parts of the attention
 
 struct Parts {
