@@ -72,15 +72,16 @@ fn options() -> Result<Options, Box<dyn Error>> {
 fn weights(sizes: &GptSizes) -> impl Fn(&Released) -> Result<Vec<f32>, myxtts_tensor::Error> {
     let normals = Stream::new(1).normals(1 << 20);
     let stop = sizes.stop_audio as usize;
-    move |one| {
-        let count: usize = one.shape.iter().product();
-        let shift = one.name.bytes().fold(7usize, |hash, b| hash.wrapping_mul(131).wrapping_add(b.into()));
-        let scale = if one.name.contains("embedding") { 0.3 } else { 0.02 };
-        let norm = one.name.contains("ln_") || one.name.contains("final_norm");
-        let base = if norm && one.name.ends_with("weight") { 1.0 } else { 0.0 };
+    move |parameter| {
+        let count: usize = parameter.shape.iter().product();
+        let shift =
+            parameter.name.bytes().fold(7usize, |hash, b| hash.wrapping_mul(131).wrapping_add(b.into()));
+        let scale = if parameter.name.contains("embedding") { 0.3 } else { 0.02 };
+        let norm = parameter.name.contains("ln_") || parameter.name.contains("final_norm");
+        let base = if norm && parameter.name.ends_with("weight") { 1.0 } else { 0.0 };
         let mut data: Vec<f32> =
             (0..count).map(|i| base + scale * normals[(i + shift) % ((1 << 20) - 3)]).collect();
-        if one.name == "gpt.mel_head.bias" {
+        if parameter.name == "gpt.mel_head.bias" {
             data[stop] = -1e9;
         }
         Ok(data)

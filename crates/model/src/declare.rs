@@ -78,18 +78,18 @@ fn permute_into(data: &[f32], shape: &[usize], order: &[usize], out: &mut [f32])
     let inner = &dims[1..];
     let size: usize = inner.iter().map(|(length, _)| length).product();
     out.par_chunks_mut(size.max(1)).enumerate().for_each(|(number, out)| {
-        let mut place = vec![0; inner.len()];
+        let mut index = vec![0; inner.len()];
         let mut at = number * outer;
         for value in out {
             *value = data[at];
-            for (place, &(length, stride)) in place.iter_mut().zip(inner).rev() {
-                *place += 1;
+            for (index, &(length, stride)) in index.iter_mut().zip(inner).rev() {
+                *index += 1;
                 at += stride;
-                if *place < length {
+                if *index < length {
                     break;
                 }
                 at -= stride * length;
-                *place = 0;
+                *index = 0;
             }
         }
     });
@@ -234,17 +234,17 @@ mod tests {
 
     /// Reference implementation: looks up each output element separately.
     fn permute_reference(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
-        let place = |mut at: usize, shape: &[usize]| {
-            let mut place = vec![0; shape.len()];
+        let index = |mut at: usize, shape: &[usize]| {
+            let mut index = vec![0; shape.len()];
             for d in (0..shape.len()).rev() {
-                (place[d], at) = (at % shape[d], at / shape[d]);
+                (index[d], at) = (at % shape[d], at / shape[d]);
             }
-            place
+            index
         };
         let ours: Vec<usize> = order.iter().map(|&d| shape[d]).collect();
         let from = |at: usize| {
             let mut there = vec![0; shape.len()];
-            order.iter().zip(place(at, &ours)).for_each(|(&d, i)| there[d] = i);
+            order.iter().zip(index(at, &ours)).for_each(|(&d, i)| there[d] = i);
             there.iter().zip(shape).fold(0, |at, (i, length)| at * length + i)
         };
         (0..data.len()).map(|at| data[from(at)]).collect()

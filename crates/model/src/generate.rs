@@ -215,8 +215,8 @@ impl Generator {
         let caches = gpt.declare_caches(&mut declare, "cache");
         let textless = guided.then(|| gpt.declare_caches(&mut declare, "textless_cache"));
         let (layout, mut released) = declare.finish();
-        released.retain(|one| {
-            !caches.holds(one.id) && !textless.as_ref().is_some_and(|caches| caches.holds(one.id))
+        released.retain(|parameter| {
+            !caches.holds(parameter.id) && !textless.as_ref().is_some_and(|caches| caches.holds(parameter.id))
         });
         // Every weight is written by the loader, and the caches start empty.
         let options = EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() };
@@ -256,11 +256,11 @@ impl Generator {
         &mut self,
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
     ) -> Result<(), E> {
-        for one in &self.released {
-            let data = weights(one)?;
-            self.engine.write_parameter(one.id, &data)?;
+        for parameter in &self.released {
+            let data = weights(parameter)?;
+            self.engine.write_parameter(parameter.id, &data)?;
             if let Some(slots) = &mut self.slots {
-                slots.write(one, &data)?;
+                slots.write(parameter, &data)?;
             }
         }
         Ok(())
@@ -271,7 +271,7 @@ impl Generator {
         &mut self,
         fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        let ids: Vec<_> = self.released.iter().map(|one| one.id).collect();
+        let ids: Vec<_> = self.released.iter().map(|parameter| parameter.id).collect();
         let released = &self.released;
         self.engine.fill_parameters(&ids, |number, out| fill(&released[number], out))?;
         match &mut self.slots {
@@ -349,11 +349,11 @@ impl Generator {
             if codes.len() >= most {
                 break StopReason::TooManyForText;
             }
-            let place = codes.len();
+            let code_position = codes.len();
             let (mut logits, latent) =
-                self.sequence.decode_step.run(&mut self.engine, before, place, rows)?;
+                self.sequence.decode_step.run(&mut self.engine, before, code_position, rows)?;
             if let Some((sequence, rows)) = &mut without {
-                let (others, _) = sequence.decode_step.run(&mut self.engine, before, place, *rows)?;
+                let (others, _) = sequence.decode_step.run(&mut self.engine, before, code_position, *rows)?;
                 guide(&mut logits, &others, options.guidance, sizes.stop_audio);
                 *rows += 1;
             }
@@ -420,8 +420,8 @@ impl SequenceState {
         text: &[i32],
     ) -> Result<usize, GenerateError> {
         let sizes = &gpt.sizes;
-        let places = text.len() + 2;
-        let padded = places.next_multiple_of(TEXT_PADDING).min(sizes.text_positions());
+        let positions = text.len() + 2;
+        let padded = positions.next_multiple_of(TEXT_PADDING).min(sizes.text_positions());
         let mut ids = vec![sizes.stop_text; padded];
         ids[0] = sizes.start_text;
         ids[1..=text.len()].copy_from_slice(text);
@@ -434,7 +434,7 @@ impl SequenceState {
         engine.write_i32(&prefill.program, prefill.text, &ids)?;
         engine.write_i32(&prefill.program, prefill.position, &[0])?;
         engine.run(&mut prefill.program, &Control::default())?;
-        Ok(sizes.perceiver.latents + places)
+        Ok(sizes.perceiver.latents + positions)
     }
 }
 
@@ -485,11 +485,11 @@ impl Conditioning {
 }
 
 impl Prefill {
-    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches, places: usize) -> Result<Prefill, Error> {
+    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches, positions: usize) -> Result<Prefill, Error> {
         let mut tape = tape(engine);
         let dtype = tape.dtype();
         let voice = tape.input([1, gpt.sizes.perceiver.latents, gpt.sizes.width], dtype);
-        let text = tape.input([1, places], DType::I32);
+        let text = tape.input([1, positions], DType::I32);
         let position = tape.input([1], DType::I32);
         gpt.begin(&mut tape, caches, voice, text, position);
         Ok(Prefill { program: engine.load(tape)?, voice, text, position })
@@ -501,7 +501,7 @@ impl DecodeStep {
         let mut tape = tape(engine);
         let inputs = StepInputs {
             code: tape.input([1, 1], DType::I32),
-            place: tape.input([1, 1], DType::I32),
+            code_position: tape.input([1, 1], DType::I32),
             position: tape.input([1], DType::I32),
         };
         let next = gpt.step(&mut tape, caches, inputs);
@@ -509,16 +509,17 @@ impl DecodeStep {
         Ok(DecodeStep { program: engine.load(tape)?, inputs, next })
     }
 
-    /// Computes logits and state over the code `before`, at position `place` of the codes and `row` of the sequence.
+    /// Computes logits and state over the code `before`, at `code_position` among the codes and `row` of the
+    /// sequence.
     fn run(
         &mut self,
         engine: &mut Engine,
         before: i32,
-        place: usize,
+        code_position: usize,
         row: usize,
     ) -> Result<(Vec<f32>, Vec<f32>), Error> {
         // Both are bounded by table sizes, far below 2^31.
-        let told = [(self.inputs.code, before), (self.inputs.place, place as i32)];
+        let told = [(self.inputs.code, before), (self.inputs.code_position, code_position as i32)];
         for (value, number) in told.into_iter().chain([(self.inputs.position, row as i32)]) {
             engine.write_i32(&self.program, value, &[number])?;
         }

@@ -46,7 +46,7 @@ impl MappedFile {
 
     /// Lets the system free the pages; they are read from the file again when needed.
     pub fn release(&self) {
-        // SAFETY: the mapping is of a file and read-only, so its pages come back with the same bytes.
+        // SAFETY: the mapping is of a file and read-only, so its pages are read again with the same bytes.
         #[cfg(unix)]
         let _ = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
     }

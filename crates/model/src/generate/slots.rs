@@ -123,8 +123,8 @@ impl Slots {
         &mut self,
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
     ) -> Result<(), E> {
-        for one in self.released() {
-            self.write(&one, &weights(&one)?)?;
+        for parameter in self.released() {
+            self.write(&parameter, &weights(&parameter)?)?;
         }
         Ok(())
     }
@@ -145,12 +145,12 @@ impl Slots {
         // A few at a time: all of them in f32 would take twice the memory of the bf16 model.
         const TOGETHER: usize = 16;
         for some in released.chunks(TOGETHER) {
-            let filled = some.par_iter().map(|one| {
-                let mut numbers = vec![0.0; one.shape.iter().product()];
-                fill(one, &mut numbers).map(|()| numbers)
+            let filled = some.par_iter().map(|parameter| {
+                let mut numbers = vec![0.0; parameter.shape.iter().product()];
+                fill(parameter, &mut numbers).map(|()| numbers)
             });
             let filled: Vec<Vec<f32>> = filled.collect::<Result<_, E>>()?;
-            some.iter().zip(&filled).try_for_each(|(one, numbers)| self.write(one, numbers))?;
+            some.iter().zip(&filled).try_for_each(|(parameter, numbers)| self.write(parameter, numbers))?;
         }
         Ok(())
     }
@@ -166,9 +166,9 @@ impl Slots {
         let mut left = Vec::new();
         match &mut self.backend {
             Backend::Fused(fused) => {
-                for one in held.iter().filter(|one| Fused::takes(one)) {
-                    if !fused.copy(one, engine)? {
-                        left.push(one.clone());
+                for parameter in held.iter().filter(|parameter| Fused::takes(parameter)) {
+                    if !fused.copy(parameter, engine)? {
+                        left.push(parameter.clone());
                     }
                 }
             }
@@ -189,10 +189,10 @@ impl Slots {
     }
 
     /// Writes one parameter.
-    pub(super) fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
+    pub(super) fn write(&mut self, parameter: &Released, data: &[f32]) -> Result<(), Error> {
         match &mut self.backend {
-            Backend::Fused(fused) => fused.write(one, data),
-            Backend::Sequential(plain) => plain.write(one, data),
+            Backend::Fused(fused) => fused.write(parameter, data),
+            Backend::Sequential(plain) => plain.write(parameter, data),
         }
     }
 

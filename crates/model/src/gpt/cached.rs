@@ -19,7 +19,7 @@ pub struct StepInputs {
     /// i32 `[1, 1]`: START or the previous code.
     pub code: Value,
     /// i32 `[1, 1]`: its position among the codes; START is 0.
-    pub place: Value,
+    pub code_position: Value,
     /// i32 `[1]`: number of rows before it in the caches.
     pub position: Value,
 }
@@ -65,8 +65,8 @@ impl Gpt {
     pub fn step(&self, tape: &mut Tape, caches: &Caches, inputs: StepInputs) -> StepOutputs {
         let (table, positions) = (tape.parameter(self.audio_table), tape.parameter(self.audio_positions));
         let code = tape.embedding(table, inputs.code);
-        let place = tape.embedding(positions, inputs.place);
-        let x = tape.add(code, place);
+        let code_position = tape.embedding(positions, inputs.code_position);
+        let x = tape.add(code, code_position);
         let x = self.cached(tape, caches, x, inputs.position);
         let x = self.last_norm.layer_norm(tape, x);
         let latent = self.final_norm.layer_norm(tape, x);

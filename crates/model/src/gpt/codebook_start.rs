@@ -1,8 +1,8 @@
 //! Initialises the code embeddings from the DVAE's codebook, so that codes that sound alike start alike.
 //!
 //! Rows of the audio embedding and of the output layer start as the DVAE's code vectors with some noise. What the GPT
-//! learns about one code then generalises to its neighbours, of which little speech has few examples each. Only initial
-//! values differ.
+//! learns about one code then generalises to its neighbours, which have few examples each in a small corpus. Only
+//! initial values differ.
 
 use super::Gpt;
 use myxtts_tensor::ParameterId;

@@ -1,5 +1,5 @@
 //! A compact file of tensors: weights as small integers with one scale per row or column, compressed with DEFLATE.
-//! About a fifth of the size in f32; reading it gives f32 again, with a small error.
+//! It takes about a fifth of the space of f32; reading it returns f32 with a small error.
 //!
 //! | bytes | content |
 //! |---|---|

@@ -90,7 +90,7 @@ impl TensorFile {
             let Decoded { words, tensors } = compact::decode(&map).map_err(wrong)?;
             return Ok(TensorFile { content: Content::Decoded(words), tensors, path });
         }
-        let tensors = places(&map).map_err(wrong)?;
+        let tensors = locations(&map).map_err(wrong)?;
         Ok(TensorFile { content: Content::Mapped(map), tensors, path })
     }
 
@@ -111,7 +111,7 @@ impl TensorFile {
     }
 }
 
-fn places(bytes: &[u8]) -> Result<BTreeMap<String, Stored>, String> {
+fn locations(bytes: &[u8]) -> Result<BTreeMap<String, Stored>, String> {
     let broken = |why: &dyn std::fmt::Display| format!("not a valid safetensors file: {why}");
     let header = bytes.first_chunk().map(|&length| u64::from_le_bytes(length));
     let header = header.ok_or_else(|| broken(&"it is too short"))?;

@@ -267,7 +267,7 @@ fn teacher_forced_states_match_the_generation_of_the_reference() {
             let mut tape = rig.tape();
             let inputs = GptInputs::new(&mut tape, &gpt.sizes, shape, Masks::Corrected);
             let outputs = gpt.forward(&mut tape, &inputs, &GptOptions::default());
-            // And again from the voice's conditioning vectors alone.
+            // Again, from the voice's conditioning vectors only.
             let voice = tape.input([1, gpt.sizes.perceiver.latents, gpt.sizes.width], DType::F32);
             let latents =
                 gpt.latents(&mut tape, &GptInputs { condition: Condition::Latents(voice), ..inputs });

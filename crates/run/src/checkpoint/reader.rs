@@ -61,7 +61,7 @@ impl Checkpoints {
         Ok(listing)
     }
 
-    /// Finds the newest checkpoint of which every byte is valid.
+    /// Finds the newest checkpoint in which every byte is valid.
     pub fn latest_valid(&self) -> Result<Latest, CheckpointError> {
         let mut damaged = Vec::new();
         for name in self.names()?.iter().rev() {

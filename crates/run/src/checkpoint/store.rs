@@ -77,7 +77,7 @@ impl CheckpointStore {
         self.checkpoints.list()
     }
 
-    /// Finds the newest checkpoint of which every byte is valid, and lists newer, damaged ones.
+    /// Finds the newest checkpoint in which every byte is valid, and lists newer, damaged ones.
     pub fn latest_valid(&mut self) -> Result<Latest, CheckpointError> {
         let latest = self.checkpoints.latest_valid()?;
         self.damaged.extend(latest.damaged.iter().map(|damaged| damaged.name.clone()));

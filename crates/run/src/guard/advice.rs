@@ -47,7 +47,7 @@ pub enum TrainingAdvice {
         /// Training loss at the best validation, and the current one.
         training: (f64, f64),
     },
-    /// Text of other clips gives the same loss as the right text.
+    /// With the texts of other clips the loss is the same as with the right text.
     TextIgnored {
         /// The last text gain in nats.
         gain: f64,

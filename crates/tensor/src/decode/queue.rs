@@ -225,7 +225,7 @@ impl Decoder {
     fn queue_attention(&self, rows: u64, batch: usize, layer: usize, source: Source) -> Result<(), Error> {
         let (buffers, sizes, block) = (&self.buffers, &self.sizes, &self.offsets.blocks[layer]);
         let (heads, size, room, stretches) =
-            (sizes.heads, sizes.head_size(), sizes.room(), sizes.stretches());
+            (sizes.heads, sizes.head_size(), sizes.rows_per_slot(), sizes.stretches());
         let cache = (sizes.slots * room * sizes.width * 2) as u64;
         let [keys, values] =
             [&buffers.keys, &buffers.values].map(|memory| memory.address() + layer as u64 * cache);
@@ -361,7 +361,7 @@ impl Decoder {
             weights: buffers.part_weights.address(),
             heads: sizes.heads as i32,
             size: sizes.head_size() as i32,
-            room: sizes.room() as i32,
+            room: sizes.rows_per_slot() as i32,
             stretches: sizes.stretches() as i32,
         };
         self.launch(

@@ -44,7 +44,7 @@ pub struct DecodeSizes {
 
 impl DecodeSizes {
     /// Cache rows per slot: whole stretches, of which the last may extend beyond the longest sequence.
-    pub fn room(&self) -> usize {
+    pub fn rows_per_slot(&self) -> usize {
         (self.latents + self.text_positions + self.positions).next_multiple_of(STRETCH)
     }
 
@@ -54,12 +54,12 @@ impl DecodeSizes {
     }
 
     pub(super) fn stretches(&self) -> usize {
-        self.room() / STRETCH
+        self.rows_per_slot() / STRETCH
     }
 
     /// Size of the keys and values of all slots in bytes.
     pub(crate) fn cache_bytes(&self) -> usize {
-        2 * self.layers * self.slots * self.room() * self.width * 2
+        2 * self.layers * self.slots * self.rows_per_slot() * self.width * 2
     }
 
     /// Checks that the kernels support these sizes.
@@ -80,7 +80,7 @@ impl DecodeSizes {
         if self.stretches() > MAX_STRETCHES {
             return wrong(format!(
                 "sequences of {} rows: the kernels take at most {}",
-                self.room(),
+                self.rows_per_slot(),
                 MAX_STRETCHES * STRETCH
             ));
         }
@@ -137,8 +137,7 @@ impl Product {
         stride(self.inputs)
     }
 
-    /// Number of splits of its sums, which decides how they are rounded: depends on the matrix alone, not on the
-    /// batch.
+    /// Number of splits of its sums, which determines their rounding. Depends on the matrix only, not on the batch.
     pub fn stretches(&self) -> usize {
         if self.inputs > 2048 { 16 } else { 8 }
     }

@@ -204,7 +204,7 @@ impl Uploader {
 
 impl Slot {
     /// Capacity in bytes.
-    pub fn room(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         match &self.memory {
             Memory::Host(bytes) => bytes.len(),
             Memory::Device(device) => device.host.as_slice().len(),

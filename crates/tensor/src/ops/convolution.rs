@@ -161,7 +161,7 @@ impl Op for Forward {
         let dy = g.result_gradient();
         let dtype = g.tape().info(dy).dtype;
         let spaces = |pass: Pass| self.of.workspace(pass, dtype).into_iter().collect::<Vec<Spec>>();
-        // With tiles, the sums of dy come with the weight gradient, provided dy is on the weight's first side.
+        // With tiles, the weight gradient also computes the sums of dy, provided dy is on the weight's first side.
         let bias = self.addends.bias_at().filter(|&i| g.wants(i) && g.wants(1));
         let bias = bias.filter(|_| self.of.tiled && self.of.goes_down() && self.of.geometry.filters > 1);
         // First: a gradient passed on to an input that is convolved too becomes the base of its gradient.
@@ -288,7 +288,7 @@ pub(crate) fn convolve(
     }
     let slope = fused.input_slope.unwrap_or(1.0);
     assert!((0.0..=1.0).contains(&slope), "the slope of a leaky ReLU must be between 0 and 1, not {slope}");
-    // One tap on the input as it is: a plain matrix product.
+    // One tap on the unchanged input: a plain matrix product.
     let product = geometry.direct() && slope == 1.0;
     let fits =
         kind != ConvolutionKind::Conv2d && conv_tiles::fits(&geometry, kind == ConvolutionKind::Conv1d);

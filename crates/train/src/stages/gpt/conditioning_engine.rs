@@ -247,7 +247,7 @@ impl ConditioningEngine {
         let (bytes, places) = (ready.image.bytes(), ready.image.range(ready.places));
         let sound = ready.sound.map(|sound| ready.image.range(sound));
         let used = if self.slots.len() == SLOTS { self.slots.pop_front() } else { None };
-        let slot = match used.filter(|slot| slot.room() >= bytes) {
+        let slot = match used.filter(|slot| slot.capacity() >= bytes) {
             Some(slot) => slot,
             None => self.uploader.slot(bytes)?,
         };
