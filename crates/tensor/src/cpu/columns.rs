@@ -135,11 +135,11 @@ fn sum_over<P: Sync>(
         }
         return;
     }
-    let stretches: Vec<Vec<f32>> = pieces
+    let partial_sums: Vec<Vec<f32>> = pieces
         .par_chunks(pieces.len().div_ceil(PARTIAL_SUMS))
-        .map(|stretch| {
+        .map(|chunk| {
             let mut sum = vec![0f32; out.len()];
-            for (i, piece) in stretch.iter().enumerate() {
+            for (i, piece) in chunk.iter().enumerate() {
                 work(piece, &mut sum, i > 0, Threads::One);
             }
             sum
@@ -148,7 +148,7 @@ fn sum_over<P: Sync>(
     if !add {
         out.fill(0.0);
     }
-    for sum in stretches {
+    for sum in partial_sums {
         out.iter_mut().zip(sum).for_each(|(out, sum)| *out += sum);
     }
 }

@@ -4,10 +4,10 @@ use crate::error::Error;
 
 /// Maximum number of rows in a batch.
 pub const MAX_ROWS: usize = 64;
-/// Keys per stretch of the attention.
-const STRETCH: usize = 128;
-/// Maximum number of stretches that can be merged.
-const MAX_STRETCHES: usize = 32;
+/// Keys per chunk of the attention.
+const CHUNK: usize = 128;
+/// Maximum number of chunks that can be merged.
+const MAX_CHUNKS: usize = 32;
 /// Widest row that a warp can normalise.
 const WIDEST: usize = 1024;
 /// Products are padded to a multiple of this many inputs.
@@ -43,9 +43,9 @@ pub struct DecodeSizes {
 }
 
 impl DecodeSizes {
-    /// Cache rows per slot: whole stretches, of which the last may extend beyond the longest sequence.
+    /// Cache rows per slot: whole chunks; the last one may extend beyond the longest sequence.
     pub fn rows_per_slot(&self) -> usize {
-        (self.latents + self.text_positions + self.positions).next_multiple_of(STRETCH)
+        (self.latents + self.text_positions + self.positions).next_multiple_of(CHUNK)
     }
 
     /// Channels per head.
@@ -53,8 +53,8 @@ impl DecodeSizes {
         self.width / self.heads
     }
 
-    pub(super) fn stretches(&self) -> usize {
-        self.rows_per_slot() / STRETCH
+    pub(super) fn chunks(&self) -> usize {
+        self.rows_per_slot() / CHUNK
     }
 
     /// Size of the keys and values of all slots in bytes.
@@ -77,11 +77,11 @@ impl DecodeSizes {
                 self.heads, self.width
             ));
         }
-        if self.stretches() > MAX_STRETCHES {
+        if self.chunks() > MAX_CHUNKS {
             return wrong(format!(
                 "sequences of {} rows: the kernels take at most {}",
                 self.rows_per_slot(),
-                MAX_STRETCHES * STRETCH
+                MAX_CHUNKS * CHUNK
             ));
         }
         if self.slots == 0 {
@@ -138,7 +138,7 @@ impl Product {
     }
 
     /// Number of splits of its sums, which determines their rounding. Depends on the matrix only, not on the batch.
-    pub fn stretches(&self) -> usize {
+    pub fn splits(&self) -> usize {
         if self.inputs > 2048 { 16 } else { 8 }
     }
 }

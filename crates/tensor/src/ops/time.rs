@@ -76,7 +76,7 @@ impl Op for TimeSum {
         let lengths = if self.lengths { io.input(self.lengths_at()) } else { 0 };
         let parts = io.output(1);
         let each = args![parts, io.input(0), y, lengths, time, c, time.div_ceil(count)];
-        let name = format!("time_sum_stretches_{dtype}");
+        let name = format!("time_sum_chunks_{dtype}");
         io.launch(&name, Launch::grid(c.div_ceil(64), count, batch, 256), &each)?;
         let mean = i32::from(self.mean);
         let all = args![io.output(0), io.base(0), parts, lengths, time, c, count, batch * c, mean];
