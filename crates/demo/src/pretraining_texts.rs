@@ -34,7 +34,7 @@ static BY_COMMONNESS: LazyLock<[Vec<u32>; 5]> = LazyLock::new(|| {
     let mut out: [Vec<u32>; 5] = Default::default();
     let all = dictionary();
     for number in 0..all.word_count() {
-        if let Some(class) = usize::from(all.commonness(number)).checked_sub(1)
+        if let Some(class) = usize::from(all.frequency_class(number)).checked_sub(1)
             && all.word(number).len() > 1
             && !all.word(number).starts_with('\'')
         {

@@ -117,7 +117,7 @@ pub fn open_for_resume(
     loop {
         match RunFolder::resume(runs, name) {
             Err(FolderError::Lock(held))
-                if held.is_dying() && began.elapsed() < EXIT_PATIENCE && !stop.load(Ordering::Relaxed) =>
+                if held.is_exiting() && began.elapsed() < EXIT_PATIENCE && !stop.load(Ordering::Relaxed) =>
             {
                 if !reported {
                     let seconds = EXIT_PATIENCE.as_secs();

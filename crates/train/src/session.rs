@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
             json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }),
         )?;
         // The run ended between the last checkpoint of the stage and writing its model.
-        let spent = guards.held_out.early.is_spent();
+        let spent = guards.held_out.early.is_exhausted();
         let pace = Pace::new(Instant::now(), (stage.engine().busy(), stage.communication()));
         let (began, summed) = (Instant::now(), stage.communication());
         let mut state = Running { guards, in_flight: VecDeque::new(), pace, next: from, saved: from };
@@ -326,7 +326,7 @@ impl<'a> Session<'a> {
                 self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
                 // Weights that only give bad steps are not worth a checkpoint.
-                if !guards.bad.is_bad_now() || done == recipe.steps || stop || ended == StageEnd::Early {
+                if !guards.bad.last_was_bad() || done == recipe.steps || stop || ended == StageEnd::Early {
                     self.save(stage, done, before, guards, score)?;
                     *saved = done;
                 }

@@ -110,8 +110,8 @@ pub(super) fn build(
         true => Statistics::Running,
         false => Statistics::Batch,
     };
-    let voice = speakers.hear(&mut tape, features, statistics).vector;
-    let z = decoder.stretch(&mut tape, given);
+    let voice = speakers.forward(&mut tape, features, statistics).embedding;
+    let z = decoder.upsample_latents(&mut tape, given);
     // A speaker encoder in training only learns to classify speakers, as those of the released models did: gradients of the
     // audio would pull voices together that the decoder cannot distinguish yet.
     let heard = if who.is_some() { tape.detach(voice) } else { voice };

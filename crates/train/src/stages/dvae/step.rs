@@ -70,7 +70,7 @@ pub(super) fn build(
     let weights = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
     let mut made = dvae.reconstruct(&mut tape, given, weights);
     if let Some((spoken, tokens)) = asked_for.zip(tokens)
-        && let Some(prediction) = dvae.name_tokens(&mut tape, &made, tokens)
+        && let Some(prediction) = dvae.classify_tokens(&mut tape, &made, tokens)
     {
         made.loss = tape.weighted_sum(&[(made.loss, 1.0), (prediction.loss, spoken.weight as f32)]);
         for (slot, value) in [(3, prediction.loss), (4, prediction.correct), (5, prediction.count)] {
@@ -86,7 +86,7 @@ pub(super) fn build(
         }
     }
     if train.is_some() {
-        dvae.follow(&mut tape, &made);
+        dvae.update_codebook(&mut tape, &made);
         let loss = slice.part(&mut tape, made.loss);
         tape.backward(loss, Backward::default());
         slice.reduce(&mut tape);

@@ -252,7 +252,7 @@ impl ConditioningEngine {
         let (bytes, mel_indices) = (ready.image.bytes(), ready.image.range(ready.mel_indices));
         let waveforms = ready.waveforms.map(|waveforms| ready.image.range(waveforms));
         let used = if self.slots.len() == SLOTS { self.slots.pop_front() } else { None };
-        let slot = match used.filter(|slot| slot.room() >= bytes) {
+        let slot = match used.filter(|slot| slot.capacity() >= bytes) {
             Some(slot) => slot,
             None => self.uploader.slot(bytes)?,
         };

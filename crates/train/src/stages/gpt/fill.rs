@@ -95,7 +95,7 @@ impl Filler {
 
     /// The shape of the inputs of a batch.
     pub fn shape(&self, rows: u32, rung: Rung) -> GptShape {
-        let (text, mel) = self.masks.places(rung.tokens as usize, rung.frames as usize);
+        let (text, mel) = self.masks.positions(rung.tokens as usize, rung.frames as usize);
         GptShape { batch: rows as usize, frames: self.frames as usize, text, mel }
     }
 
