@@ -57,7 +57,7 @@ pub struct Args {
 
 fn plant() -> impl TypedValueParser<Value = FaultKind> {
     let names = clap::builder::PossibleValuesParser::new(FaultKind::ALL.map(FaultKind::name));
-    names.map(|name| FaultKind::named(&name).unwrap_or(FaultKind::Healthy))
+    names.map(|name| FaultKind::from_name(&name).unwrap_or(FaultKind::Healthy))
 }
 
 /// Number of batches before the trace: the buffer fills, and most batch shapes occur.
@@ -99,7 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(fault) = fault {
         (context.feeding, context.lengths) = (fault.feeding(context.feeding), fault.lengths(context.lengths));
         // Resident data is never read again, so that a fault in reading would have no effect.
-        context.conditioning = Conditioning::Fed;
+        context.conditioning = Conditioning::Batch;
     }
     let mut model = context.untrained(args.stage)?;
     let recipe = plan.recipe(args.stage, false);

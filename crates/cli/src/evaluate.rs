@@ -12,7 +12,7 @@ use myxtts_run::progress::Progress;
 use myxtts_speak::{SpeakOptions, Synthesizer};
 use myxtts_train::ComputeDevice;
 use myxtts_train::corpus::{CorpusSet, validation_set};
-use myxtts_train::evaluate::held_out::{EvaluationRequest, Keeping, evaluate};
+use myxtts_train::evaluate::held_out::{EvaluationOutput, EvaluationRequest, evaluate};
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::job_control::JobControl;
@@ -113,7 +113,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         }
         None => {}
     }
-    let keeping = Keeping { folder: args.output.as_deref(), listener: listener.as_mut() };
+    let keeping = EvaluationOutput { folder: args.output.as_deref(), listener: listener.as_mut() };
     let job = JobControl { progress: &progress, stop: &stop };
     let found = evaluate(&mut synthesizer, &known, &held_out, &request, keeping, job)?;
     let error = listener.as_ref().and_then(Listener::failed).map(ToString::to_string);

@@ -16,7 +16,7 @@ use myxtts_run::exit::Exit;
 use myxtts_train::ranks::Token;
 use myxtts_train::ranks::discovery::split_address;
 use myxtts_train::ranks::health::GRACE;
-use myxtts_train::strategy::Found;
+use myxtts_train::strategy::AvailableGpus;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use crate::failure::UsageError;
@@ -117,7 +117,7 @@ fn check(args: &Args, world: u32) -> anyhow::Result<()> {
         return Err(UsageError(message).into());
     }
     if args.gpus.is_some() {
-        let found = Found::of(&myxtts_tensor::device::devices());
+        let found = AvailableGpus::of(&myxtts_tensor::device::devices());
         if (found.gpus.len() as u32) < world {
             let why = found.why.map_or_else(String::new, |why| format!(" ({why})"));
             return Err(UsageError(format!(

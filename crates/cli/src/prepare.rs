@@ -125,7 +125,7 @@ fn prepare_one<'a>(
     progress: &Terminal,
 ) -> anyhow::Result<Prepared<'a>> {
     report_problems(&corpus.problems, progress);
-    let options = &PrepareOptions { lost: corpus.lost(), ..options.clone() };
+    let options = &PrepareOptions { rejected: corpus.rejected(), ..options.clone() };
     let utterances = &corpus.utterances;
     let report = match task {
         Task::All => cache::prepare(&cache, utterances, extractor, options, progress),

@@ -17,7 +17,7 @@ use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::measures::METRICS;
 use myxtts_train::job_control::JobControl;
-use myxtts_train::resynthesize::{Recording, Resynthesis, Resynthesizer, WAYS};
+use myxtts_train::resynthesize::{PATHS, Recording, Resynthesis, Resynthesizer};
 use serde::Serialize;
 
 use crate::arguments::device;
@@ -211,7 +211,7 @@ fn prediction(fit: Fit) -> String {
 /// A table with one column for each way through the model.
 fn as_text(report: &Report, output: &Path) -> String {
     let found = &report.found;
-    let ways: Vec<&str> = WAYS.into_iter().filter(|way| found.ways.contains_key(*way)).collect();
+    let ways: Vec<&str> = PATHS.into_iter().filter(|way| found.ways.contains_key(*way)).collect();
     let row = |name: &str, cells: Vec<String>| {
         let cells: String = cells.iter().map(|cell| format!("  {cell:<28}")).collect();
         format!("{name:<36}{}\n", cells.trim_end())

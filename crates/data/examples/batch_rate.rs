@@ -1,14 +1,14 @@
-//! How fast batches are planned, opened and collated. Prints one JSON object.
+//! Measures how fast batches are planned, opened and collated. Prints one JSON object.
 //!
 //! ```text
 //! cargo run --profile dist -p myxtts-data --example batch_rate -- [--data DIR] [--records N] [--seconds S]
 //!     [--npy] [--only-collate] [--cache DIR]
 //! ```
 //!
-//! `--make-cache DIR [--records N] [--frames F]` does not measure: it prepares a cache of made-up records to
+//! `--make-cache DIR [--records N] [--frames F]` does not measure: it prepares a cache of synthetic records to
 //! give to `--cache`, a million small ones or a few thousand of 10 s.
 //!
-//! `--data` keeps the made-up mels (for another run, or for `bench/batches/peer.py`), `--npy` writes them
+//! `--data` keeps the synthetic mels (for another run, or for `bench/batches/peer.py`), `--npy` writes them
 //! as one file each as well. `--cache` measures a real cache instead, with as many records as it has.
 
 use std::error::Error;
@@ -113,7 +113,7 @@ fn open(open_index: &dyn Fn() -> Outcome<Arc<dyn RecordSource>>) -> Outcome<Valu
     let mut times: [Vec<f64>; 2] = Default::default();
     let mut cpu_times = Vec::new();
     let (mut grown, mut records) = ([0.0; 2], 0);
-    // In turns, so that both see the same machine.
+    // In turns, so that both run under the same load.
     for round in 0..9 {
         for (i, step) in [0, 1_000_000].into_iter().enumerate() {
             let (began, cpu) = (Instant::now(), cpu_s()?);
@@ -206,30 +206,31 @@ fn collate(source: Arc<dyn RecordSource>, seconds: f64) -> Outcome<Value> {
     }))
 }
 
-/// Prepares a cache whose arrays are drawn from the utterance's id.
+/// Prepares a cache whose arrays are generated from the utterance's id.
 fn make_cache(dir: &Path, records: usize, frames: u32) -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let audio = folder.path().join("sound");
-    std::fs::write(&audio, b"not read by anyone")?;
+    std::fs::write(&audio, b"never read")?;
     let utterance = |i: usize| Utterance {
         id: format!("record-{i:07}"),
         audio: audio.clone(),
-        text: "made up".into(),
+        text: "synthetic".into(),
         speaker: format!("speaker {:03}", i % 1000),
         language: "en".into(),
-        origin: Origin { file: "made up".into(), line: Some(i as u64 + 1) },
+        origin: Origin { file: "synthetic".into(), line: Some(i as u64 + 1) },
     };
     let utterances: Vec<Utterance> = (0..records).map(utterance).collect();
-    let report = prepare(dir, &utterances, &MadeUp { frames }, &PrepareOptions::default(), &Silent)?;
+    let report =
+        prepare(dir, &utterances, &SyntheticFeaturizer { frames }, &PrepareOptions::default(), &Silent)?;
     println!("{report:?}");
     Ok(())
 }
 
-struct MadeUp {
+struct SyntheticFeaturizer {
     frames: u32,
 }
 
-impl Featurizer for MadeUp {
+impl Featurizer for SyntheticFeaturizer {
     fn columns(&self) -> &[Column] {
         &[TOKENS, DVAE_MEL, CONDITIONING_MEL]
     }
@@ -273,7 +274,7 @@ fn resident() -> Outcome<[f64; 2]> {
     Ok([megabytes("RssAnon:")?, megabytes("RssFile:")?])
 }
 
-/// Time this thread has run: on a busy machine the clock on the wall tells less.
+/// CPU time of this thread: on a busy machine, wall-clock time is less precise.
 fn cpu_s() -> Outcome<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds: f64 = text.split(' ').next().ok_or("no number")?.parse()?;
@@ -285,7 +286,7 @@ fn map(file: &Path) -> Outcome<Mmap> {
     Ok(unsafe { Mmap::map(&File::open(file)?)? })
 }
 
-/// Made-up mels of about 10 s in one mapped file, each with a checksum.
+/// Synthetic mels of about 10 s in one mapped file, each with a checksum.
 struct Mels {
     bytes: Mmap,
     frames: Vec<u32>,
@@ -298,7 +299,7 @@ impl Mels {
     fn make(folder: &Path, records: usize, npy_files: bool) -> Outcome<Self> {
         std::fs::create_dir_all(folder)?;
         let seed = Seed::new(10).derive("mels");
-        // 10 s within 3 %: some padding, as there is in life.
+        // 10 s within 3 %: some padding, as in real corpora.
         let frames: Vec<u32> = (0..records as u64).map(|i| FRAMES - 26 + seed.below(i, 53) as u32).collect();
         let (file, index) = (folder.join("mels.bin"), folder.join("mels.json"));
         let total: u64 = frames.iter().map(|&frames| u64::from(frames) * 320).sum();

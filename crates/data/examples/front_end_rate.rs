@@ -1,4 +1,4 @@
-//! How fast sound becomes log-mel on one core: the Rust side of `bench/front_end/`.
+//! Measures how fast one core computes log-mels from audio: the Rust side of `bench/front_end/`.
 //!
 //! `front_end_rate FOLDER` takes folders `wav22`, `wav44`, `flac` and `mp3` inside it, each with the same
 //! clips in the same order. It waits for lines `TASK NUMBER` on standard input, does the task once for
@@ -54,7 +54,7 @@ fn main() {
             "trim" => {
                 black_box(trim_silence(&clips22[n].samples, 22_050, 60.0, 0.0));
             }
-            // Not a time: the mean of the mel, so that the driver sees that all compute the same.
+            // Not a time but the mean of the mel, so that the driver can check that all compute the same.
             "mean" => {
                 dvae.compute(&clips22[n].samples, &mut mel);
                 let sum: f64 = mel.iter().map(|&value| f64::from(value)).sum();

@@ -1,4 +1,4 @@
-//! Makes a store of any size in seconds, for measurements, and says how long it takes to open.
+//! Creates a store of any size within seconds, for measurements, and reports how long it takes to open.
 //!
 //! `cargo run --release -p myxtts-data --example large_store -- DIR [RECORDS] [--arrays]`
 //!
@@ -24,7 +24,7 @@ const COLUMNS: [Column; 5] = [TOKENS, DVAE_MEL, CONDITIONING_MEL, SPEAKER_MEL, W
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let dir = Path::new(arguments.first().ok_or("say which folder")?);
+    let dir = Path::new(arguments.first().ok_or("name a folder")?);
     let records: usize = arguments.get(1).map_or(Ok(1_000_000), |n| n.parse())?;
     std::fs::create_dir_all(dir)?;
 
@@ -33,7 +33,7 @@ fn main() -> Outcome<()> {
     write(dir, records, arrays)?;
     println!("written in {:.1} s", began.elapsed().as_secs_f64());
 
-    // The first opening pays for pages that no process has touched yet.
+    // The first opening also loads pages that no process has read yet.
     for _ in 0..5 {
         let (before, cpu_before, began) = (resident_kb(), cpu_ms(), Instant::now());
         let store = Store::open(dir)?;
@@ -54,7 +54,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Reads mels here and there: twice, because the first round maps the files.
+/// Reads random mels, twice, because the first round maps the files.
 fn read(store: &Store) -> Outcome<()> {
     const READS: u64 = 20_000;
     let seed = Seed::new(1).derive("reads");
@@ -82,7 +82,7 @@ fn rows(n: usize) -> [u32; 5] {
 fn write(dir: &Path, records: usize, arrays: bool) -> Outcome<()> {
     let shards = shard_count(records, SHARD_SIZE);
     let seal = Hash::default();
-    // Ids do not lie where their hash would put them, so this store reads but does not find.
+    // Ids are not in the shards of their hashes: records can be read, but not found by id.
     let members = |shard: usize| records / shards as usize + usize::from(shard < records % shards as usize);
     let longest = members(0);
     let mut originals: Vec<Vec<u8>> = vec![Vec::new(); COLUMNS.len()];
@@ -143,13 +143,13 @@ fn position(column: &StoredColumn) -> usize {
     COLUMNS.iter().position(|known| column == known).unwrap_or_default()
 }
 
-/// Time this thread has run, where Linux tells: on a busy machine the clock on the wall tells less.
+/// CPU time of this thread, on Linux: on a busy machine, wall-clock time is less precise.
 fn cpu_ms() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).unwrap_or(0.0) / 1e6
 }
 
-/// Memory of this process, where Linux tells.
+/// Memory of this process, on Linux.
 fn resident_kb() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! How fast one core makes the GPT stage's batches without a cache, from WAV files of 6.5 s. Prints one JSON object.
+//! Measures how fast one core makes the GPT stage's batches without a cache, from WAV files of 6.5 s. Prints one JSON object.
 //!
 //! ```text
 //! cargo run --release -p myxtts-data --example runtime_rate -- [SECONDS] [FRAMES] [HERTZ]
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .map(|at| (at as f32 * 0.03).sin() * 0.3 + (seed.unit(at) as f32 - 0.5) * 0.1)
                 .collect();
             std::fs::write(&audio, encode_pcm16(&samples, hertz))?;
-            let origin = Origin { file: "made up".into(), line: None };
+            let origin = Origin { file: "synthetic".into(), line: None };
             let text = format!("{TEXT} {clip}");
             Ok(Utterance {
                 id: format!("{clip:04}"),
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tokenizer = train(texts, &TrainOptions { vocab_size: 400, ..TrainOptions::default() })?;
     let recipe = Recipe { columns: COLUMNS.to_vec(), ..Recipe::default() };
     let extractor = Arc::new(Extractor::new(recipe, tokenizer));
-    // Nothing is kept: every clip is computed as often as it is asked for.
+    // Nothing is cached: every clip is computed each time it is read.
     let options = RuntimeOptions { memory_bytes: 0, workers: 1, ..RuntimeOptions::default() };
     let began = Instant::now();
     let source: Arc<dyn RecordSource> = Arc::new(Runtime::open(&utterances, extractor, &options, &Silent)?);
@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Seconds this thread has had a core: others may want it too.
+/// CPU seconds of this thread: other threads may use the core too.
 fn thread_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(f64::NAN) / 1e9

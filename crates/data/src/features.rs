@@ -57,7 +57,7 @@ impl Recipe {
             columns: plan
                 .cache_columns
                 .iter()
-                .map(|name| Column::named(name).expect("the configuration accepts only known columns"))
+                .map(|name| Column::from_name(name).expect("the configuration accepts only known columns"))
                 .collect(),
             trim_db: plan.trim_silence.then_some(plan.trim_db as f32),
             loudness_lufs: plan.loudness_lufs,

@@ -1,4 +1,4 @@
-//! The interface between what is stored (or computed on demand) and what makes batches from it.
+//! The interface between the storage of records (or their computation on demand) and batching.
 //!
 //! A record is one utterance's arrays. Each array is a *column*: `[rows, width]`, row-major, little-endian, time along the
 //! rows.
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::problem::Problem;
 
-pub use joined::{JoinError, JoinInput, Joined, SharedSpeakers, joined_id};
+pub use joined::{JoinError, JoinInput, JoinedSource, SharedSpeakers, joined_id};
 pub use overlay::Overlay;
 
 /// Element type of a column.
@@ -65,7 +65,7 @@ pub struct Column {
 
 impl Column {
     /// Returns the column of that name among [`COLUMNS`].
-    pub fn named(name: &str) -> Option<Column> {
+    pub fn from_name(name: &str) -> Option<Column> {
         COLUMNS.into_iter().find(|column| column.name == name)
     }
 

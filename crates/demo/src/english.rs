@@ -1,5 +1,5 @@
-//! English letters to phonemes. Words of the demo sentences use a small lexicon and then rules, the first match deciding:
-//! these were checked word by word, and keep the demo corpus unchanged. All other words use [`pronunciation`].
+//! English letters to phonemes. Words of the demo sentences use a small lexicon, then rules (the first match counts).
+//! Both were checked word by word and keep the demo corpus unchanged. All other words use [`pronunciation`].
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -47,7 +47,7 @@ fn from_dictionary(word: &str) -> Vec<Phone> {
             (name, _) => name,
         };
         let stressed = sound.stress() == Stress::Primary && !is_unstressed;
-        Phone { phoneme: Phoneme::named(name).expect("the inventory has all English phonemes"), stressed }
+        Phone { phoneme: Phoneme::from_name(name).expect("the inventory has all English phonemes"), stressed }
     };
     pronunciation::pronounce(word).into_iter().map(phone).collect()
 }
@@ -84,7 +84,7 @@ fn last_sound(phoneme_names: &str) -> &str {
 /// Pronounces a word by rules, with the stress on its first vowel that is not a schwa.
 fn by_rule(word: &str) -> String {
     let mut names: Vec<String> = rules::read(word).iter().map(|read| read.name.to_owned()).collect();
-    let is_full = |name: &String| name != "AX" && Phoneme::named(name).is_some_and(Phoneme::is_vowel);
+    let is_full = |name: &String| name != "AX" && Phoneme::from_name(name).is_some_and(Phoneme::is_vowel);
     if let Some(stressed) = names.iter_mut().find(|name| is_full(name)) {
         stressed.push('1');
     } else if !word.is_empty() && !names.iter().any(|name| name == "AX") {
@@ -99,7 +99,7 @@ fn phones(phoneme_names: &str) -> Vec<Phone> {
         .split_whitespace()
         .map(|name| {
             let stressed = name.ends_with('1');
-            let phoneme = Phoneme::named(name.trim_end_matches('1'));
+            let phoneme = Phoneme::from_name(name.trim_end_matches('1'));
             Phone {
                 phoneme: phoneme.expect("rules and lexicon use only phonemes of the inventory"),
                 stressed,

@@ -155,7 +155,7 @@ pub(crate) fn write_corpus(
     Ok(samples as f64 / f64::from(SAMPLE_RATE))
 }
 
-/// Returns the seconds of speech if the folder already is what [`write_corpus`] would write; `None` if something is missing.
+/// Returns the seconds of speech if the folder already has what [`write_corpus`] would write; `None` otherwise.
 pub(crate) fn existing_seconds(
     dir: &Path,
     items: &[Item],
@@ -225,7 +225,7 @@ fn is_our_id(id: &str) -> bool {
     let (language, speaker, number) = (parts.next(), parts.next(), parts.next());
     parts.next().is_none()
         && language.and_then(Language::from_code).is_some()
-        && speaker.and_then(Voice::named).is_some()
+        && speaker.and_then(Voice::from_name).is_some()
         && number.is_some_and(|number| number.len() >= 5 && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 

@@ -298,7 +298,7 @@ fn phones(notation: &str, stressed: bool) -> Vec<Phone> {
             'n' if matches!(signs.get(i + 1), Some('k' | 'g' | 'q')) => "NG",
             _ => phoneme_name(sign),
         };
-        let phoneme = Phoneme::named(name).expect("the notation uses only phonemes of the inventory");
+        let phoneme = Phoneme::from_name(name).expect("the notation uses only phonemes of the inventory");
         // A doubled consonant is a long one, which the synthesiser does not have.
         let doubled =
             out.last().is_some_and(|last| last.phoneme == phoneme && phoneme.manner() != Manner::Vowel);

@@ -225,7 +225,7 @@ pub struct Phoneme(u8);
 
 impl Phoneme {
     /// Finds a phoneme by name: ARPAbet for English, `a e o A i u RR X Q QQ` for those added by Persian.
-    pub fn named(name: &str) -> Option<Phoneme> {
+    pub fn from_name(name: &str) -> Option<Phoneme> {
         INVENTORY.iter().position(|traits| traits.name == name).map(|at| Phoneme(at as u8))
     }
 
@@ -266,10 +266,10 @@ mod tests {
     #[test]
     fn every_phoneme_is_found_by_its_name() {
         for (at, traits) in INVENTORY.iter().enumerate() {
-            assert_eq!(Phoneme::named(traits.name), Some(Phoneme(at as u8)), "{}", traits.name);
+            assert_eq!(Phoneme::from_name(traits.name), Some(Phoneme(at as u8)), "{}", traits.name);
             assert!(traits.min_length <= traits.length && traits.min_length > 0.02, "{}", traits.name);
             assert!(traits.formants.is_sorted() && traits.end.is_sorted(), "{}", traits.name);
         }
-        assert_eq!(Phoneme::named("ZZ"), None);
+        assert_eq!(Phoneme::from_name("ZZ"), None);
     }
 }

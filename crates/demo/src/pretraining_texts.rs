@@ -2,7 +2,7 @@
 //! have no meaning. Their words come from the whole dictionary, so that a model learns English spelling; for Persian from
 //! its lexicon and the demo sentences.
 //!
-//! A text is a pure function of its seed and of the words that are mixed in.
+//! A text is a pure function of its seed and of the words mixed into it.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,7 @@ static BY_COMMONNESS: LazyLock<[Vec<u32>; 5]> = LazyLock::new(|| {
     let mut out: [Vec<u32>; 5] = Default::default();
     let all = dictionary();
     for number in 0..all.word_count() {
-        if let Some(class) = usize::from(all.commonness(number)).checked_sub(1)
+        if let Some(class) = usize::from(all.frequency_class(number)).checked_sub(1)
             && all.word(number).len() > 1
             && !all.word(number).starts_with('\'')
         {

@@ -1,4 +1,4 @@
-//! Test that the audio follows the text: words cut from synthetic sentences are recognised only by comparison with the same
+//! Tests that the audio depends on the text: words cut from synthetic sentences are recognised by comparison with the same
 //! words cut from other sentences.
 
 use std::collections::HashMap;

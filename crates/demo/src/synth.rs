@@ -87,7 +87,7 @@ impl BandPass {
     }
 }
 
-/// WhiteNoise noise of RMS 1, read from a seed by position.
+/// White noise of RMS 1, read from a seed by position.
 struct WhiteNoise {
     seed: Seed,
     at: u64,
@@ -312,7 +312,7 @@ mod tests {
         let mut count = 0.0;
         for voice in &crate::VOICES {
             for name in ["AA", "IY", "UW", "EH", "a", "A"] {
-                let traits = crate::Phoneme::named(name).unwrap().traits();
+                let traits = crate::Phoneme::from_name(name).unwrap().traits();
                 let formants = traits.formants.map(|formant| voice.tract * formant);
                 let still = Frame { pitch: voice.pitch, formants, ..still };
                 let levels = [

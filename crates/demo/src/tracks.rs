@@ -351,7 +351,7 @@ fn transition_seconds(neighbour: Option<Phoneme>) -> f64 {
     }
 }
 
-/// Formants at the boundary of two phonemes: those of the consonant, shifted towards_vowel the vowel.
+/// Formants at the boundary of two phonemes: those of the consonant, shifted towards the vowel.
 fn boundary_formants(left: Option<Phoneme>, right: Option<Phoneme>) -> [f64; 3] {
     let (left, right) = match (left.map(Phoneme::traits), right.map(Phoneme::traits)) {
         (Some(left), Some(right)) => (left, right),

@@ -1,6 +1,6 @@
 //! The speakers: pitch, length of the vocal tract, breathiness and speaking rate. Each speaks every language.
 //!
-//! Three are made by hand. All others are sampled from a fixed seed by their number, so that `voice-0004` is the same voice
+//! Three are hand-tuned. All others are sampled from a fixed seed by their number, so that `voice-0004` is the same voice
 //! in every corpus: men, women and children, each with their own microphone and room.
 
 use std::sync::LazyLock;
@@ -61,7 +61,7 @@ pub struct Channel {
 /// Number of voices: [`VOICES`] and the sampled ones.
 pub const MAX_SPEAKERS: usize = 1000;
 
-/// Common settings of the voices made by hand.
+/// Common settings of the hand-tuned voices.
 const STUDIO: Voice = Voice {
     name: "",
     pitch: 0.0,
@@ -78,7 +78,7 @@ const STUDIO: Voice = Voice {
     channel: None,
 };
 
-/// The voices made by hand, in the order `--speakers` counts them.
+/// The hand-tuned voices, in the order `--speakers` counts them.
 pub const VOICES: [Voice; 3] = [
     // A woman: higher and slightly breathy.
     Voice {
@@ -170,7 +170,7 @@ impl Voice {
     }
 
     /// Finds a voice by name.
-    pub fn named(name: &str) -> Option<&'static Voice> {
+    pub fn from_name(name: &str) -> Option<&'static Voice> {
         match name.strip_prefix("voice-") {
             Some(number) => ALL.get(number.parse::<usize>().ok()?.checked_sub(1)?),
             None => ALL[..VOICES.len()].iter().find(|voice| voice.name == name),
@@ -190,9 +190,9 @@ mod tests {
             (all.len(), all[0].name, all[3].name, all[999].name),
             (1000, "mina", "voice-0004", "voice-1000")
         );
-        assert!(all.iter().all(|voice| Voice::named(voice.name) == Some(voice)));
+        assert!(all.iter().all(|voice| Voice::from_name(voice.name) == Some(voice)));
         for none in ["voice-0001", "voice-0003", "voice-1001", "voice-4", "voice-", "anna", ""] {
-            assert_eq!(Voice::named(none), None, "{none}");
+            assert_eq!(Voice::from_name(none), None, "{none}");
         }
     }
 

@@ -183,7 +183,7 @@ fn audio_is_the_same_on_every_machine() {
 #[test]
 fn sampled_voices_are_the_same_on_every_machine() {
     let hashes = ["voice-0004", "voice-0300", "voice-1000"].map(|name| {
-        let voice = Voice::named(name).unwrap();
+        let voice = Voice::from_name(name).unwrap();
         let samples =
             demo::speak("Naïve colonels photographed Worcestershire, didn't they?", Language::English, voice);
         blake3::hash(&wav::encode_pcm16(&samples, 22_050)).to_hex()[..16].to_owned()

@@ -1,5 +1,5 @@
-//! Measures how many codes per second a GPT of XTTS-v2's size generates on a GPU, by the number of concurrent sequences. Its
-//! weights are random, and it never samples STOP. Prints one line of JSON per batch size.
+//! Measures how many codes per second a GPT of XTTS-v2's size generates on a GPU, by the number of concurrent
+//! sequences. Its weights are random, and it never samples STOP. Prints one line of JSON per batch size.
 
 use myxtts_model::sampling::Guards;
 use myxtts_model::{GptSizes, Released, SamplingOptions, SlotOptions, Slots};
@@ -68,19 +68,20 @@ fn options() -> Result<Options, Box<dyn Error>> {
     Ok(o)
 }
 
-/// Random weights, cheaply: slices of one array of normal numbers.
+/// Random weights, as slices of one array of normal samples: sampling each weight would take longer.
 fn weights(sizes: &GptSizes) -> impl Fn(&Released) -> Result<Vec<f32>, myxtts_tensor::Error> {
     let normals = Stream::new(1).normals(1 << 20);
     let stop = sizes.stop_audio as usize;
-    move |one| {
-        let count: usize = one.shape.iter().product();
-        let shift = one.name.bytes().fold(7usize, |hash, b| hash.wrapping_mul(131).wrapping_add(b.into()));
-        let scale = if one.name.contains("embedding") { 0.3 } else { 0.02 };
-        let norm = one.name.contains("ln_") || one.name.contains("final_norm");
-        let base = if norm && one.name.ends_with("weight") { 1.0 } else { 0.0 };
+    move |parameter| {
+        let count: usize = parameter.shape.iter().product();
+        let shift =
+            parameter.name.bytes().fold(7usize, |hash, b| hash.wrapping_mul(131).wrapping_add(b.into()));
+        let scale = if parameter.name.contains("embedding") { 0.3 } else { 0.02 };
+        let norm = parameter.name.contains("ln_") || parameter.name.contains("final_norm");
+        let base = if norm && parameter.name.ends_with("weight") { 1.0 } else { 0.0 };
         let mut data: Vec<f32> =
             (0..count).map(|i| base + scale * normals[(i + shift) % ((1 << 20) - 3)]).collect();
-        if one.name == "gpt.mel_head.bias" {
+        if parameter.name == "gpt.mel_head.bias" {
             data[stop] = -1e9;
         }
         Ok(data)
@@ -152,7 +153,7 @@ fn speak(
         slots.advance(steps)?;
         for &slot in &joined {
             let taken = slots.take(slot)?;
-            assert_eq!(taken.codes.len(), steps, "a speech ended: {:?}", taken.ended);
+            assert_eq!(taken.codes.len(), steps, "a sequence ended early: {:?}", taken.ended);
         }
         done += steps;
         marks.push((done, start.elapsed().as_secs_f64()));

@@ -1,7 +1,7 @@
 //! A DVAE's codebook on the host: initialisation, and revival of unused codes.
 //!
-//! A codebook is a moving average. A state whose three arrays disagree diverges at the first step, so every function here
-//! maintains `embed = embed_avg / cluster_size`.
+//! A codebook is a moving average. A state whose three arrays disagree diverges at the first step, so every function
+//! here maintains `embed = embed_avg / cluster_size`.
 
 use myxtts_tensor::ops::quantize::Codebook;
 use myxtts_tensor::random::Stream;
@@ -26,7 +26,7 @@ pub struct HostCodebook {
 
 /// Distance between codes that start from the same row, in standard deviations of each channel. Equal codes would stay
 /// equal, since only the first of them is ever chosen.
-const APART: f32 = 0.01;
+const SPREAD: f32 = 0.01;
 
 /// Builds a codebook of `codes` vectors from encoder rows `[n, width]` of the first batches. No row is used twice while
 /// others are left. Each code counts as chosen once.
@@ -41,8 +41,8 @@ pub fn codebook_from_rows(rows: &[f32], width: usize, codes: usize, seed: u64) -
     book
 }
 
-/// Moves the codes whose `cluster_size` is below `least` to rows sampled from `[n, width]`, and returns which were moved. A
-/// moved code counts as chosen `least` times, at least once, so that it has time to attract rows.
+/// Moves the codes whose `cluster_size` is below `least` to rows sampled from `[n, width]`, and returns which were
+/// moved. A moved code counts as chosen `least` times, at least once, so that it has time to attract rows.
 pub fn revive_codes(
     book: &mut HostCodebook,
     rows: &[f32],
@@ -80,8 +80,8 @@ impl HostCodebook {
 
     fn replace(&mut self, which: &[usize], rows: &[f32], width: usize, size: f32, seed: u64) {
         let (codes, n) = (self.cluster_size.len(), rows.len() / width.max(1));
-        assert_eq!(rows.len(), n * width, "rows are {width} wide each");
-        assert_eq!(self.embed.len(), width * codes, "a code is as wide as a row");
+        assert_eq!(rows.len(), n * width, "each row must have {width} elements");
+        assert_eq!(self.embed.len(), width * codes, "codes and rows must have the same width");
         if which.is_empty() {
             return;
         }
@@ -94,7 +94,7 @@ impl HostCodebook {
             order.swap(at, at + random.below(n - at));
             let row = &rows[order[at] * width..][..width];
             for (k, (&x, deviation)) in row.iter().zip(&deviations).enumerate() {
-                let x = if i < n { x } else { x + APART * deviation * random.normal() };
+                let x = if i < n { x } else { x + SPREAD * deviation * random.normal() };
                 self.embed[k * codes + code] = x;
                 self.embed_avg[k * codes + code] = x * size;
             }
@@ -137,12 +137,16 @@ mod tests {
         let codes = book.cluster_size.len();
         for (i, (sum, code)) in book.embed_avg.iter().zip(&book.embed).enumerate() {
             let size = book.cluster_size[i % codes];
-            assert!(size > 0.0 && (sum / size - code).abs() < 1e-5, "code {} is no average", i % codes);
+            assert!(
+                size > 0.0 && (sum / size - code).abs() < 1e-5,
+                "code {} is not the average of its rows",
+                i % codes
+            );
         }
     }
 
     #[test]
-    fn a_fresh_codebook_is_of_rows_and_no_row_twice() {
+    fn a_new_codebook_uses_no_row_twice() {
         let rows = rows(20);
         let book = codebook_from_rows(&rows, WIDTH, 20, 3);
         assert_consistent(&book);
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_rows_than_codes_still_give_codes_that_differ() {
+    fn codes_differ_even_with_fewer_rows_than_codes() {
         let book = codebook_from_rows(&rows(5), WIDTH, 16, 3);
         assert_consistent(&book);
         for i in 0..16 {
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dead_codes_are_replaced() {
+    fn only_unused_codes_are_replaced() {
         let mut book = codebook_from_rows(&rows(12), WIDTH, 12, 3);
         // As if every code had been chosen four times.
         book.cluster_size.iter_mut().chain(&mut book.embed_avg).for_each(|x| *x *= 4.0);

@@ -1,5 +1,5 @@
-//! Declares parameters under their released names, and records how the released layout maps to the engine's. Reading and
-//! writing weight files needs nothing else.
+//! Declares parameters under their released names, and records how the released layout maps to the engine's. Reading
+//! and writing weight files needs nothing else.
 
 use myxtts_tensor::{GroupId, Init, Layout, LayoutBuilder, ParameterId, Role, Shape};
 use rayon::prelude::*;
@@ -78,18 +78,18 @@ fn permute_into(data: &[f32], shape: &[usize], order: &[usize], out: &mut [f32])
     let inner = &dims[1..];
     let size: usize = inner.iter().map(|(length, _)| length).product();
     out.par_chunks_mut(size.max(1)).enumerate().for_each(|(number, out)| {
-        let mut place = vec![0; inner.len()];
+        let mut index = vec![0; inner.len()];
         let mut at = number * outer;
         for value in out {
             *value = data[at];
-            for (place, &(length, stride)) in place.iter_mut().zip(inner).rev() {
-                *place += 1;
+            for (index, &(length, stride)) in index.iter_mut().zip(inner).rev() {
+                *index += 1;
                 at += stride;
-                if *place < length {
+                if *index < length {
                     break;
                 }
                 at -= stride * length;
-                *place = 0;
+                *index = 0;
             }
         }
     });
@@ -245,25 +245,25 @@ mod tests {
     use super::*;
 
     /// Reference implementation: looks up each output element separately.
-    fn plainly(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
-        let place = |mut at: usize, shape: &[usize]| {
-            let mut place = vec![0; shape.len()];
+    fn permute_reference(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
+        let index = |mut at: usize, shape: &[usize]| {
+            let mut index = vec![0; shape.len()];
             for d in (0..shape.len()).rev() {
-                (place[d], at) = (at % shape[d], at / shape[d]);
+                (index[d], at) = (at % shape[d], at / shape[d]);
             }
-            place
+            index
         };
         let ours: Vec<usize> = order.iter().map(|&d| shape[d]).collect();
         let from = |at: usize| {
             let mut there = vec![0; shape.len()];
-            order.iter().zip(place(at, &ours)).for_each(|(&d, i)| there[d] = i);
+            order.iter().zip(index(at, &ours)).for_each(|(&d, i)| there[d] = i);
             there.iter().zip(shape).fold(0, |at, (i, length)| at * length + i)
         };
         (0..data.len()).map(|at| data[from(at)]).collect()
     }
 
     #[test]
-    fn all_orders_of_dimensions_are_what_they_are_defined_as() {
+    fn permutations_match_their_definition() {
         let orders: [&[usize]; 9] = [
             &[0, 1],
             &[1, 0],
@@ -281,7 +281,7 @@ mod tests {
                 let data: Vec<f32> = (0..shape.iter().product::<usize>()).map(|i| i as f32).collect();
                 assert_eq!(
                     permute(&data, shape, order),
-                    plainly(&data, shape, order),
+                    permute_reference(&data, shape, order),
                     "{shape:?} as {order:?}"
                 );
             }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_goes_to_ours_and_back() {
+    fn conversion_to_our_layout_and_back_is_lossless() {
         let mut declare = Declare::new(0.01, &|_| true);
         declare.conv1d("c", ConvSizes { out: 2, taps: 3, from: 4 }, Init::Zeros);
         let (_, released) = declare.finish();

@@ -24,8 +24,9 @@ pub const CODE_SAMPLES: usize = 1024;
 /// Codes per second of speech.
 pub const CODES_PER_SECOND: f64 = CODE_RATE as f64 / CODE_SAMPLES as f64;
 
-/// Slope of the leaky ReLUs, and of the last one, where the original uses PyTorch's default by omission.
+/// Slope of the leaky ReLUs except the last.
 const SLOPE: f32 = 0.1;
+/// Slope of the last leaky ReLU: the original gives none there, so PyTorch's default applies.
 const LAST_SLOPE: f32 = 0.01;
 
 /// Kernel size of the first and the last convolution.
@@ -33,7 +34,7 @@ const TAPS: usize = 7;
 
 /// One upsampling layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
+pub struct Upsampling {
     /// Upsampling factor.
     pub rate: usize,
     /// Kernel size of the transposed convolution; exceeds the rate by an even number.
@@ -59,7 +60,7 @@ pub struct DecoderSizes {
     /// Channels after the first convolution; each upsampling layer halves them.
     pub channels: usize,
     /// The upsampling layers in order.
-    pub growths: Vec<Growth>,
+    pub upsampling: Vec<Upsampling>,
     /// The residual blocks after each upsampling layer; their outputs are averaged.
     pub residuals: Vec<Residual>,
     /// Sampling rate of the audio that the codes represent.
@@ -77,7 +78,9 @@ impl DecoderSizes {
             latent: 1024,
             speaker: 512,
             channels: 512,
-            growths: [(8, 16), (8, 16), (2, 4), (2, 4)].map(|(rate, taps)| Growth { rate, taps }).to_vec(),
+            upsampling: [(8, 16), (8, 16), (2, 4), (2, 4)]
+                .map(|(rate, taps)| Upsampling { rate, taps })
+                .to_vec(),
             residuals: [3, 7, 11].map(|taps| Residual { taps, dilations: vec![1, 3, 5] }).to_vec(),
             code_rate: CODE_RATE,
             wave_rate: 24_000,
@@ -85,29 +88,33 @@ impl DecoderSizes {
         }
     }
 
-    /// Infers the sizes from the tensor shapes of a file. Upsampling, residual blocks and rates are those of v2: shapes do
-    /// not reveal a dilation, and no release configures them.
+    /// Infers the sizes from the tensor shapes of a file. Upsampling, residual blocks and rates are those of v2: shapes
+    /// do not reveal a dilation, and no release configures them.
     pub fn of_shapes(of: ShapeOf<'_>) -> Result<DecoderSizes, ShapeError> {
         let first = format!("{PREFIX}conv_pre.weight");
         let [channels, latent, taps] = dims(of, &first)?;
         let [_, speaker, _] = dims::<3>(of, &format!("{PREFIX}cond_layer.weight"))?;
         let sizes = DecoderSizes { channels, latent, speaker, ..DecoderSizes::v2() };
-        if channels >> sizes.growths.len() == 0 {
-            return Err(unfit(&first, &[channels, latent, taps], "its channels are halved four times"));
+        if channels >> sizes.upsampling.len() == 0 {
+            return Err(unfit(
+                &first,
+                &[channels, latent, taps],
+                "the channels must survive being halved four times",
+            ));
         }
         Ok(sizes)
     }
 
     /// Samples per frame of `z`.
     pub fn hop(&self) -> usize {
-        self.growths.iter().map(|g| g.rate).product()
+        self.upsampling.iter().map(|layer| layer.rate).product()
     }
 
     /// Number of frames of `z` for a number of latents.
     pub fn frames_of(&self, latents: usize) -> usize {
         // Rounded down twice, as by the two interpolations.
-        let finer = (latents as f64 * self.finer()).floor();
-        (finer * self.resampling()).floor() as usize
+        let frames = (latents as f64 * self.frames_per_latent()).floor();
+        (frames * self.resampling()).floor() as usize
     }
 
     /// Number of samples for a number of latents.
@@ -116,7 +123,7 @@ impl DecoderSizes {
     }
 
     /// Factor of the first interpolation: frames per latent at the rate of the codes.
-    pub fn finer(&self) -> f64 {
+    pub fn frames_per_latent(&self) -> f64 {
         self.code_samples as f64 / self.hop() as f64
     }
 
@@ -125,20 +132,20 @@ impl DecoderSizes {
         self.wave_rate as f64 / self.code_rate as f64
     }
 
-    /// The receptive field: how many frames of `z` before and after a frame affect its samples. A window of frames gives the
-    /// same samples as the whole signal, except for this many frames at its ends.
-    pub fn reach(&self) -> (usize, usize) {
+    /// Receptive field (before, after): how many frames of `z` before and after a frame affect its samples. A window of
+    /// frames has the same samples as the whole signal, except for this many frames at its ends.
+    pub fn receptive_field(&self) -> (usize, usize) {
         // The samples of frame 0, traced back to the inputs they depend on.
         let wider = |(first, last): (i64, i64), by: usize| (first - by as i64, last + by as i64);
         let mut reached = wider((0, self.hop() as i64 - 1), TAPS / 2);
-        for growth in self.growths.iter().rev() {
+        for layer in self.upsampling.iter().rev() {
             let blocks = self.residuals.iter().map(|residual| {
                 let half = (residual.taps - 1) / 2;
                 residual.dilations.iter().map(|dilation| half * dilation + half).sum::<usize>()
             });
             let (first, last) = wider(reached, blocks.max().unwrap_or(0));
             // Time t contributes to the outputs from rate * t - padding on.
-            let (rate, taps) = (growth.rate as i64, growth.taps as i64);
+            let (rate, taps) = (layer.rate as i64, layer.taps as i64);
             let padding = (taps - rate) / 2;
             reached = ((first + padding - taps + rate).div_euclid(rate), (last + padding).div_euclid(rate));
         }
@@ -146,8 +153,8 @@ impl DecoderSizes {
         (first.unsigned_abs() as usize, last.unsigned_abs() as usize)
     }
 
-    fn channels_after(&self, growths: usize) -> usize {
-        self.channels >> growths
+    fn channels_after(&self, layers: usize) -> usize {
+        self.channels >> layers
     }
 }
 
@@ -158,8 +165,8 @@ struct Block {
 }
 
 struct Stage {
-    growth: Growth,
-    grow: WeightNormConv,
+    layer: Upsampling,
+    conv: WeightNormConv,
     speaker: Affine,
     blocks: Vec<Block>,
 }
@@ -175,11 +182,11 @@ pub struct Decoder {
 
 /// A waveform and intermediate results.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct DecoderOutput {
     /// After the first convolution, with the speaker added.
     pub first: Value,
     /// After each upsampling layer, with the speaker added.
-    pub grown: Vec<Value>,
+    pub layers: Vec<Value>,
     /// The waveform.
     pub wave: Value,
 }
@@ -196,24 +203,21 @@ impl Decoder {
         let first_sizes = ConvSizes { out: c, taps: TAPS, from: latent };
         let first = declare.conv1d(&format!("{PREFIX}conv_pre"), first_sizes, uniform(TAPS * latent));
         let mut stages = Vec::new();
-        for (i, &growth) in sizes.growths.iter().enumerate() {
-            let Growth { rate, taps } = growth;
-            assert!(
-                taps >= rate && (taps - rate) % 2 == 0,
-                "{taps} taps do not grow a signal evenly by {rate}"
-            );
+        for (i, &layer) in sizes.upsampling.iter().enumerate() {
+            let Upsampling { rate, taps } = layer;
+            assert!(taps >= rate && (taps - rate) % 2 == 0, "{taps} taps cannot upsample by exactly {rate}");
             let (from, c) = (sizes.channels_after(i), sizes.channels_after(i + 1));
-            let grown = ConvSizes { out: c, taps, from };
-            let grow = WeightNormConv::conv_transpose1d(declare, &format!("{PREFIX}ups.{i}"), grown);
+            let conv_sizes = ConvSizes { out: c, taps, from };
+            let conv = WeightNormConv::conv_transpose1d(declare, &format!("{PREFIX}ups.{i}"), conv_sizes);
             let speaker = declare.linear_of_conv(&format!("{PREFIX}conds.{i}"), c, speaker, uniform(speaker));
             let mut blocks = Vec::new();
             for (j, residual) in sizes.residuals.iter().enumerate() {
                 let name = format!("{PREFIX}resblocks.{}", i * sizes.residuals.len() + j);
                 blocks.push(Block::declare(declare, &name, c, residual));
             }
-            stages.push(Stage { growth, grow, speaker, blocks });
+            stages.push(Stage { layer, conv, speaker, blocks });
         }
-        let c = sizes.channels_after(sizes.growths.len());
+        let c = sizes.channels_after(sizes.upsampling.len());
         let name = format!("{PREFIX}conv_post.weight");
         let last = declare.weight(&name, &[1, c, TAPS], &[0, 2, 1], &[1, TAPS, c], uniform(TAPS * c));
         let speaker =
@@ -221,12 +225,12 @@ impl Decoder {
         Decoder { sizes: sizes.clone(), first, speaker, stages, last }
     }
 
-    /// Computes the plain weights once from the engine's parameters, for a decoder that is no longer trained. Afterwards the
-    /// engine's weights cannot be exported.
+    /// Computes the plain weights once from the engine's parameters, for a decoder that is no longer trained.
+    /// Afterwards the engine's weights cannot be exported.
     pub fn fold(&mut self, engine: &mut Engine) -> Result<(), Error> {
         let all = self.stages.iter_mut().flat_map(|stage| {
             let pairs = stage.blocks.iter_mut().flat_map(|block| &mut block.pairs);
-            std::iter::once(&mut stage.grow).chain(pairs.flat_map(|(pair, _)| pair))
+            std::iter::once(&mut stage.conv).chain(pairs.flat_map(|(pair, _)| pair))
         });
         fold(engine, all)
     }
@@ -236,57 +240,57 @@ impl Decoder {
         &self.sizes
     }
 
-    /// Interpolates latents `[batch, codes, latent]` to one per frame of the waveform: first to the hops in a code, then
-    /// from the rate of the codes to that of the waveform.
-    pub fn stretch(&self, tape: &mut Tape, latents: Value) -> Value {
-        let finer = tape.interpolate_linear(latents, self.sizes.finer());
+    /// Interpolates latents `[batch, codes, latent]` to one per frame of the waveform: first to the hops in a code,
+    /// then from the rate of the codes to that of the waveform.
+    pub fn upsample_latents(&self, tape: &mut Tape, latents: Value) -> Value {
+        let frames = tape.interpolate_linear(latents, self.sizes.frames_per_latent());
         if self.sizes.wave_rate == self.sizes.code_rate {
-            return finer;
+            return frames;
         }
-        tape.interpolate_linear(finer, self.sizes.resampling())
+        tape.interpolate_linear(frames, self.sizes.resampling())
     }
 
     /// Computes the waveform `[batch, samples, 1]` from z `[batch, frames, latent]` and speakers `[batch, speaker]`.
     pub fn wave(&self, tape: &mut Tape, z: Value, speaker: Value) -> Value {
-        self.make(tape, z, speaker).wave
+        self.forward(tape, z, speaker).wave
     }
 
     /// Like `wave`, with intermediate results.
-    pub fn make(&self, tape: &mut Tape, z: Value, speaker: Value) -> Made {
+    pub fn forward(&self, tape: &mut Tape, z: Value, speaker: Value) -> DecoderOutput {
         let per_item = Some(linear(tape, speaker, self.speaker));
         let weight = tape.parameter(self.first.weight);
         let fused = Fused { bias: Some(tape.master(self.first.bias)), per_item, ..Fused::default() };
         let first = tape.conv1d_fused(z, weight, fused, Conv1d::same(TAPS, 1));
-        let (mut x, mut grown) = (first, Vec::new());
+        let (mut x, mut layers) = (first, Vec::new());
         // The mean over blocks is computed as their sum; the factor is applied by the next consumer.
-        let mut share = 1.0;
+        let mut scale = 1.0;
         for (i, stage) in self.stages.iter().enumerate() {
             tape.scope(&format!("stage.{i}"), |tape| {
-                let longer = stage.grow(tape, x, speaker, share);
-                grown.push(longer);
+                let longer = stage.upsample(tape, x, speaker, scale);
+                layers.push(longer);
                 x = stage.blocks.iter().fold(None, |sum, b| Some(b.add(tape, longer, sum))).unwrap_or(longer);
             });
-            share = 1.0 / stage.blocks.len().max(1) as f32;
+            scale = 1.0 / stage.blocks.len().max(1) as f32;
         }
         let weight = tape.parameter(self.last);
-        let fused = Fused { input_slope: Some(LAST_SLOPE), input_scale: share, ..Fused::default() };
+        let fused = Fused { input_slope: Some(LAST_SLOPE), input_scale: scale, ..Fused::default() };
         let wave = tape.conv1d_fused(x, weight, fused, Conv1d::same(TAPS, 1));
-        Made { first, grown, wave: tape.activation(wave, Function::Tanh) }
+        DecoderOutput { first, layers, wave: tape.activation(wave, Function::Tanh) }
     }
 }
 
 impl Stage {
     /// Upsamples the signal and halves the channels.
-    fn grow(&self, tape: &mut Tape, x: Value, speaker: Value, share: f32) -> Value {
-        let weights = self.grow.weights(tape);
+    fn upsample(&self, tape: &mut Tape, x: Value, speaker: Value, scale: f32) -> Value {
+        let weights = self.conv.weights(tape);
         let fused = Fused {
             bias: Some(weights.bias),
             per_item: Some(linear(tape, speaker, self.speaker)),
             input_slope: Some(SLOPE),
-            input_scale: share,
+            input_scale: scale,
             ..Fused::default()
         };
-        let Growth { rate, taps } = self.growth;
+        let Upsampling { rate, taps } = self.layer;
         tape.conv_transpose1d_fused(x, weights.weight, fused, rate, (taps - rate) / 2)
     }
 }

@@ -1,8 +1,8 @@
 //! HiFi-GAN's multi-period and multi-scale discriminators and their losses.
 //!
-//! One tape holds both sides. The discriminators are trained on real waveforms and on detached generated ones. The decoder
-//! is trained through fixed weights (`DiscriminatorWeights::fixed`), so gradients reach the waveform but not the
-//! discriminators. One backward pass over the sum of the losses gives each side its own gradient.
+//! One tape holds both sides. The discriminators are trained on real waveforms and on detached generated ones. The
+//! decoder is trained through fixed weights (`DiscriminatorWeights::fixed`), so gradients reach the waveform but not
+//! the discriminators. One backward pass over the sum of the losses gives each side its own gradient.
 
 use crate::declare::{ConvSizes, Declare};
 use crate::weight_norm::{WeightNormConv, Weights};
@@ -95,8 +95,8 @@ pub struct Discriminators {
     discriminators: Vec<Discriminator>,
 }
 
-/// The output of one discriminator: `[batch * period, positions, channels]` for a period, `[batch, positions, channels]` for
-/// a scale.
+/// The output of one discriminator: `[batch * period, positions, channels]` for a period, `[batch, positions,
+/// channels]` for a scale.
 #[derive(Clone, Debug)]
 pub struct DiscriminatorOutput {
     /// Outputs of all layers, including the last.
@@ -204,8 +204,8 @@ impl Discriminator {
             let Layer { taps, stride, groups, .. } = *layer;
             let conv = Conv1d { stride, padding: (taps - 1) / 2, dilation: 1, groups };
             x = tape.conv1d(x, weights.weight, Some(weights.bias), conv);
-            // Not fused into the next layer: features are compared after this activation, which scales negative values by
-            // 0.1.
+            // Not fused into the next layer: features are compared after this activation, which scales negative values
+            // by 0.1.
             if i + 1 < self.layers.len() {
                 x = tape.activation(x, Function::LeakyRelu(SLOPE));
             }
@@ -215,8 +215,8 @@ impl Discriminator {
     }
 }
 
-/// Reshapes a waveform `[batch, samples, 1]` to `[batch * period, samples / period, 1]`: the samples of each phase form a
-/// sequence. Missing samples at the end are reflected.
+/// Reshapes a waveform `[batch, samples, 1]` to `[batch * period, samples / period, 1]`: the samples of each phase form
+/// a sequence. Missing samples at the end are reflected.
 fn fold(tape: &mut Tape, wave: Value, period: usize) -> Value {
     let [batch, samples] = [tape.shape(wave).dim(0), tape.shape(wave).dim(1)];
     let missing = samples.next_multiple_of(period) - samples;
@@ -245,37 +245,37 @@ fn half_rate(tape: &mut Tape, wave: Value) -> Value {
 pub fn discriminator_loss(
     tape: &mut Tape,
     real: &[DiscriminatorOutput],
-    made: &[DiscriminatorOutput],
+    generated: &[DiscriminatorOutput],
 ) -> Value {
     let mut parts = Vec::new();
-    for (real, made) in real.iter().zip(made) {
+    for (real, generated) in real.iter().zip(generated) {
         parts.push((tape.mse_to_constant(real.score, 1.0), 1.0));
-        parts.push((tape.mse_to_constant(made.score, 0.0), 1.0));
+        parts.push((tape.mse_to_constant(generated.score, 0.0), 1.0));
     }
     tape.weighted_sum(&parts)
 }
 
 /// The adversarial loss of the decoder: its waveforms should score 1.
-pub fn generator_loss(tape: &mut Tape, made: &[DiscriminatorOutput]) -> Value {
+pub fn generator_loss(tape: &mut Tape, generated: &[DiscriminatorOutput]) -> Value {
     let mut parts = Vec::new();
-    for made in made {
-        parts.push((tape.mse_to_constant(made.score, 1.0), 1.0));
+    for generated in generated {
+        parts.push((tape.mse_to_constant(generated.score, 1.0), 1.0));
     }
     tape.weighted_sum(&parts)
 }
 
-/// Feature-matching loss: the mean distance between the features of real and generated waveforms, summed over all layers and
-/// doubled, as in HiFi-GAN. No gradient flows to the real side.
+/// Feature-matching loss: the mean distance between the features of real and generated waveforms, summed over all
+/// layers and doubled, as in HiFi-GAN. No gradient flows to the real side.
 pub fn feature_matching_loss(
     tape: &mut Tape,
     real: &[DiscriminatorOutput],
-    made: &[DiscriminatorOutput],
+    generated: &[DiscriminatorOutput],
 ) -> Value {
     let mut parts = Vec::new();
-    for (real, made) in real.iter().zip(made) {
-        for (&real, &made) in real.features.iter().zip(&made.features) {
+    for (real, generated) in real.iter().zip(generated) {
+        for (&real, &generated) in real.features.iter().zip(&generated.features) {
             let target = tape.detach(real);
-            parts.push((tape.l1_loss(made, target), 2.0));
+            parts.push((tape.l1_loss(generated, target), 2.0));
         }
     }
     tape.weighted_sum(&parts)

@@ -6,8 +6,8 @@
 //! | encoded | `[batch, codes, code_width]` | one row per 4 frames; the last may cover fewer |
 //! | ids | `[batch, codes]` i32 | |
 //!
-//! The codebook is trained as a moving average, without gradients. A new codebook is all zeros and must be initialised from
-//! the encoder's rows of the first batches ([`crate::codebook`]) before the first step.
+//! The codebook is trained as a moving average, without gradients. A new codebook is all zeros and must be initialised
+//! from the encoder's rows of the first batches ([`crate::codebook`]) before the first step.
 
 use crate::affine::torch_linear;
 use crate::declare::{Affine, ConvSizes, Declare, TRAINING_ONLY};
@@ -58,12 +58,13 @@ impl DvaeSizes {
         }
     }
 
-    /// Infers the sizes from the tensor shapes of a file, under `prefix`. Every layer halves the time, as in all releases.
+    /// Infers the sizes from the tensor shapes of a file, under `prefix`. Every layer halves the time, as in all
+    /// releases.
     pub fn of_shapes(of: ShapeOf<'_>, prefix: &str) -> Result<DvaeSizes, ShapeError> {
         let first = format!("{prefix}encoder.0.0.weight");
         let [hidden, channels, taps] = dims(of, &first)?;
         if taps % 2 == 0 {
-            return Err(unfit(&first, &[hidden, channels, taps], "an even number of taps has no middle"));
+            return Err(unfit(&first, &[hidden, channels, taps], "the number of taps must be odd"));
         }
         let layers = count(of, |i| format!("{prefix}encoder.{i}.0.weight"));
         let blocks = count(of, |i| format!("{prefix}encoder.{}.net.0.weight", layers + i));
@@ -81,7 +82,7 @@ impl DvaeSizes {
         (0..self.layers).fold(frames, |frames, _| frames.div_ceil(self.stride))
     }
 
-    fn shorten(&self) -> Conv1d {
+    fn downsampling(&self) -> Conv1d {
         Conv1d { stride: self.stride, padding: (self.taps - 1) / 2, ..Conv1d::default() }
     }
 
@@ -120,7 +121,7 @@ pub struct Reconstructed {
     pub mel: Value,
     /// `[1]`: mean squared error.
     pub squared: Value,
-    /// `[1]`: mean absolute error, if it has a weight.
+    /// `[1]`: mean absolute error; `None` if its weight is 0.
     pub absolute: Option<Value>,
     /// `[1]`: mean squared distance between rows and their codes.
     pub commitment: Value,
@@ -151,7 +152,10 @@ impl Dvae {
     /// Declares the parameters under their released names. A released file has no prefix; a trainer's checkpoint has
     /// `dvae.`.
     pub fn declare(declare: &mut Declare, sizes: &DvaeSizes, prefix: &str) -> Dvae {
-        assert!(sizes.layers > 0 && sizes.taps % 2 == 1, "{sizes:?} has no layers, or taps without a middle");
+        assert!(
+            sizes.layers > 0 && sizes.taps % 2 == 1,
+            "{sizes:?} must have layers and an odd number of taps"
+        );
         let named = |name: &str| format!("{prefix}{name}");
         let (inner, taps) = (sizes.innermost(), sizes.taps);
         let mut from = sizes.channels;
@@ -197,8 +201,8 @@ impl Dvae {
         Dvae { sizes, down, down_blocks, encoded, codebook, decoded, up_blocks, up, last, token_head: None }
     }
 
-    /// Declares a classifier that is trained with the DVAE and left out of models: from a code's vector it predicts which of
-    /// `vocabulary` text tokens is spoken.
+    /// Declares a classifier that is trained with the DVAE and left out of models: from a code's vector it predicts
+    /// which of `vocabulary` text tokens is spoken.
     pub fn add_token_head(&mut self, declare: &mut Declare<'_>, vocabulary: usize) {
         let name = format!("{TRAINING_ONLY}token_head");
         self.token_head = Some(torch_linear(declare, &name, vocabulary, self.sizes.code_width));
@@ -206,7 +210,7 @@ impl Dvae {
 
     /// Loss and accuracy of the token classifier for the targets `[batch * codes]` (negative: ignored); `None` if no
     /// classifier was declared.
-    pub fn name_tokens(
+    pub fn classify_tokens(
         &self,
         tape: &mut Tape,
         made: &Reconstructed,
@@ -234,7 +238,7 @@ impl Dvae {
         let mut x = mel;
         for (i, &layer) in self.down.iter().enumerate() {
             let fused = if i > 0 { relu() } else { Fused::default() };
-            x = conv(tape, x, layer, fused, self.sizes.shorten());
+            x = conv(tape, x, layer, fused, self.sizes.downsampling());
         }
         x = tape.activation(x, Function::Relu);
         for block in &self.down_blocks {
@@ -272,28 +276,28 @@ impl Dvae {
     }
 
     /// Encodes and decodes a mel whose length is a multiple of a code's frames, and computes the losses.
-    pub fn reconstruct(&self, tape: &mut Tape, mel: Value, asked: DvaeLoss) -> Reconstructed {
+    pub fn reconstruct(&self, tape: &mut Tape, mel: Value, weights: DvaeLoss) -> Reconstructed {
         let (frames, per) = (tape.shape(mel).dim(1), self.sizes.frames_per_code());
         assert!(frames.is_multiple_of(per), "{frames} frames are not whole codes of {per}");
         let encoded = tape.scope("encoder", |tape| self.encode(tape, mel));
         let codebook = tape.master(self.codebook.embed);
         let quantized = tape.quantize(encoded, codebook);
-        let made = tape.scope("decoder", |tape| self.decode_rows(tape, quantized.rows));
-        let squared = tape.mse_loss(made, mel);
-        let absolute = (asked.absolute != 0.0).then(|| tape.l1_loss(made, mel));
+        let decoded = tape.scope("decoder", |tape| self.decode_rows(tape, quantized.rows));
+        let squared = tape.mse_loss(decoded, mel);
+        let absolute = (weights.absolute != 0.0).then(|| tape.l1_loss(decoded, mel));
         // Gradients do not reach the codes: they are updated as averages.
         let target = tape.detach(quantized.rows);
         let commitment = tape.mse_loss(encoded, target);
-        let mut parts = vec![(squared, asked.squared), (commitment, asked.commitment)];
-        parts.extend(absolute.map(|value| (value, asked.absolute)));
+        let mut parts = vec![(squared, weights.squared), (commitment, weights.commitment)];
+        parts.extend(absolute.map(|value| (value, weights.absolute)));
         let loss = tape.weighted_sum(&parts);
         let (ids, rows) = (quantized.ids, quantized.rows);
-        Reconstructed { encoded, ids, rows, mel: made, squared, absolute, commitment, loss }
+        Reconstructed { encoded, ids, rows, mel: decoded, squared, absolute, commitment, loss }
     }
 
-    /// Moves the codebook towards the rows that chose its codes, at the end of a step that is not skipped. The step itself
-    /// uses the codebook from before.
-    pub fn follow(&self, tape: &mut Tape, made: &Reconstructed) {
+    /// Moves the codebook towards the rows that chose its codes, at the end of a step that is not skipped. The step
+    /// itself uses the old codebook.
+    pub fn update_codebook(&self, tape: &mut Tape, made: &Reconstructed) {
         tape.update_codebook(made.encoded, made.ids, self.codebook, DECAY, EPSILON);
     }
 }

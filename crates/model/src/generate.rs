@@ -17,7 +17,7 @@ pub use many::SpeechRequest;
 pub use slots::{SlotId, SlotOptions, SlotOutput, Slots};
 
 use crate::declare::{Declare, Released};
-use crate::gpt::{Caches, Gpt, GptSizes, Next, StepInputs};
+use crate::gpt::{Caches, Gpt, GptSizes, StepInputs, StepOutputs};
 use crate::sampling::{Sampler, SamplingOptions, StopReason};
 use myxtts_tensor::{
     Control, DType, Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision, Program, Tape,
@@ -26,11 +26,11 @@ use myxtts_tensor::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Texts are padded to a multiple of this many positions.
-const LADDER: usize = 32;
+/// Texts are padded to a multiple of this many positions, so that few prefill programs are built.
+const TEXT_PADDING: usize = 32;
 
 /// Codes the original keeps free at the end of its position table.
-const KEPT_FREE: usize = 3;
+const RESERVED_POSITIONS: usize = 3;
 
 /// Reasons why nothing was generated.
 #[derive(Debug, thiserror::Error)]
@@ -39,10 +39,10 @@ pub enum GenerateError {
     #[error(transparent)]
     Engine(#[from] Error),
     /// The text is empty.
-    #[error("there is no text token to speak")]
+    #[error("the text has no tokens")]
     NoText,
     /// The text is too long.
-    #[error("the text has {found} tokens and the model takes {most} at once: speak it sentence by sentence")]
+    #[error("the text has {found} tokens, but the model accepts at most {most}: split it into sentences")]
     TextTooLong {
         /// Tokens of the text.
         found: usize,
@@ -50,7 +50,7 @@ pub enum GenerateError {
         most: usize,
     },
     /// A token is outside the vocabulary.
-    #[error("the text has the token {id}, but the model has 0 to {last}: is the vocabulary another model's?", last = .vocabulary - 1)]
+    #[error("the text has token {id}, but the model has 0 to {last}: does the vocabulary belong to another model?", last = .vocabulary - 1)]
     Token {
         /// The token.
         id: i32,
@@ -58,7 +58,9 @@ pub enum GenerateError {
         vocabulary: usize,
     },
     /// The recording has too many codes.
-    #[error("the recording has {found} codes and the model takes {most} at once: cut it into shorter ones")]
+    #[error(
+        "the recording has {found} codes, but the model accepts at most {most}: split it into shorter ones"
+    )]
     CodesTooLong {
         /// Codes of the recording.
         found: usize,
@@ -66,15 +68,15 @@ pub enum GenerateError {
         most: usize,
     },
     /// A code is outside the codebook.
-    #[error("the recording has the code {id}, but the model has 0 to {last}: is the DVAE another model's?", last = .vocabulary - 1)]
+    #[error("the recording has code {id}, but the model has 0 to {last}: does the DVAE belong to another model?", last = .vocabulary - 1)]
     Code {
         /// The code.
         id: i32,
         /// Number of codes.
         vocabulary: usize,
     },
-    /// The voice was made by another model.
-    #[error("the voice has {found} numbers where this model has {wanted}: it was encoded by another model")]
+    /// The voice was encoded by another model.
+    #[error("the voice has {found} values, but this model expects {wanted}: it was encoded by another model")]
     Voice {
         /// Values of the voice.
         found: usize,
@@ -82,7 +84,7 @@ pub enum GenerateError {
         wanted: usize,
     },
     /// The reference is shorter than one mel frame.
-    #[error("the reference has no whole mel frame")]
+    #[error("the reference is shorter than one mel frame")]
     NoFrames,
     /// Text and codes cannot form a sequence.
     #[error(transparent)]
@@ -112,10 +114,10 @@ pub enum GenerateError {
 pub struct Spoken {
     /// The codes, without STOP.
     pub codes: Vec<i32>,
-    /// The states `[rows, width]` that predicted each code, and the one that predicted STOP if it came: the original passes
-    /// that one to its decoder too.
+    /// The states `[rows, width]` that predicted each code, and the one that predicted STOP if it came: the original
+    /// passes that one to its decoder too.
     pub latents: Vec<f32>,
-    /// Why it ended.
+    /// Why generation ended.
     pub ended: StopReason,
 }
 
@@ -147,7 +149,7 @@ struct Prefill {
 struct DecodeStep {
     program: Program,
     inputs: StepInputs,
-    next: Next,
+    next: StepOutputs,
 }
 
 /// Caches and programs of one sequence.
@@ -213,8 +215,8 @@ impl Generator {
         let caches = gpt.declare_caches(&mut declare, "cache");
         let textless = guided.then(|| gpt.declare_caches(&mut declare, "textless_cache"));
         let (layout, mut released) = declare.finish();
-        released.retain(|one| {
-            !caches.holds(one.id) && !textless.as_ref().is_some_and(|caches| caches.holds(one.id))
+        released.retain(|parameter| {
+            !caches.holds(parameter.id) && !textless.as_ref().is_some_and(|caches| caches.holds(parameter.id))
         });
         // Every weight is written by the loader, and the caches start empty.
         let options = EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() };
@@ -227,8 +229,8 @@ impl Generator {
         Ok(Generator { engine, gpt, released, conditioning: None, sequence, textless, slots: None })
     }
 
-    /// Decodes codes in bf16 with sampling on the device from now on, if the device supports it: many times faster, but the
-    /// blocks' weights are stored a second time. Returns whether it does. Call it before weights are loaded.
+    /// Decodes codes in bf16 with sampling on the device from now on, if the device supports it: many times faster, but
+    /// the blocks' weights are stored a second time. Returns whether it does. Call it before weights are loaded.
     pub fn decode_in_bf16(&mut self) -> Result<bool, Error> {
         let Some(cuda) = self.engine.cuda() else { return Ok(false) };
         let options = SlotOptions { slots: 1, guided: self.is_guided(), bf16: true };
@@ -254,11 +256,11 @@ impl Generator {
         &mut self,
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
     ) -> Result<(), E> {
-        for one in &self.released {
-            let data = weights(one)?;
-            self.engine.write_parameter(one.id, &data)?;
+        for parameter in &self.released {
+            let data = weights(parameter)?;
+            self.engine.write_parameter(parameter.id, &data)?;
             if let Some(slots) = &mut self.slots {
-                slots.write(one, &data)?;
+                slots.write(parameter, &data)?;
             }
         }
         Ok(())
@@ -269,7 +271,7 @@ impl Generator {
         &mut self,
         fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        let ids: Vec<_> = self.released.iter().map(|one| one.id).collect();
+        let ids: Vec<_> = self.released.iter().map(|parameter| parameter.id).collect();
         let released = &self.released;
         self.engine.fill_parameters(&ids, |number, out| fill(&released[number], out))?;
         match &mut self.slots {
@@ -278,8 +280,8 @@ impl Generator {
         }
     }
 
-    /// Computes the voice `[latents, width]` of a reference: the mean over its chunks of mel frames `[frames, mels]`, each
-    /// divided by the model's mel statistics.
+    /// Computes the voice `[latents, width]` of a reference: the mean over its chunks of mel frames `[frames, mels]`,
+    /// each divided by the model's mel statistics.
     pub fn condition(&mut self, chunks: &[&[f32]]) -> Result<Vec<f32>, GenerateError> {
         let mels = self.gpt.sizes.conditioning.mels;
         let mut voice = vec![0f64; self.voice_len()];
@@ -336,7 +338,7 @@ impl Generator {
             _ => None,
         };
         let sizes = &self.gpt.sizes;
-        let room = sizes.max_audio.saturating_sub(KEPT_FREE).min(options.max_codes);
+        let room = sizes.max_audio.saturating_sub(RESERVED_POSITIONS).min(options.max_codes);
         let most = options.guards.most(text.len());
         let mut sampler = Sampler::new(options, sizes.audio_vocabulary, sizes.start_audio);
         let (mut codes, mut latents, mut before) = (Vec::new(), Vec::new(), sizes.start_audio);
@@ -347,11 +349,11 @@ impl Generator {
             if codes.len() >= most {
                 break StopReason::TooManyForText;
             }
-            let place = codes.len();
+            let code_position = codes.len();
             let (mut logits, latent) =
-                self.sequence.decode_step.run(&mut self.engine, before, place, rows)?;
+                self.sequence.decode_step.run(&mut self.engine, before, code_position, rows)?;
             if let Some((sequence, rows)) = &mut without {
-                let (others, _) = sequence.decode_step.run(&mut self.engine, before, place, *rows)?;
+                let (others, _) = sequence.decode_step.run(&mut self.engine, before, code_position, *rows)?;
                 guide(&mut logits, &others, options.guidance, sizes.stop_audio);
                 *rows += 1;
             }
@@ -363,7 +365,7 @@ impl Generator {
                 break StopReason::Stop;
             }
             codes.push(code);
-            if let Some(left) = options.guards.before_loop(&codes) {
+            if let Some(left) = options.guards.length_before_loop(&codes) {
                 codes.truncate(left);
                 latents.truncate(left * self.gpt.sizes.width);
                 break StopReason::Loop;
@@ -397,7 +399,7 @@ fn check(sizes: &GptSizes, voice: &[f32], text: &[i32]) -> Result<(), GenerateEr
     if text.len() > sizes.max_text {
         return Err(GenerateError::TextTooLong { found: text.len(), most: sizes.max_text });
     }
-    match unknown(text, sizes.text_vocabulary) {
+    match out_of_range(text, sizes.text_vocabulary) {
         Some(id) => Err(GenerateError::Token { id, vocabulary: sizes.text_vocabulary }),
         None => Ok(()),
     }
@@ -418,8 +420,8 @@ impl SequenceState {
         text: &[i32],
     ) -> Result<usize, GenerateError> {
         let sizes = &gpt.sizes;
-        let places = text.len() + 2;
-        let padded = places.next_multiple_of(LADDER).min(sizes.text_positions());
+        let positions = text.len() + 2;
+        let padded = positions.next_multiple_of(TEXT_PADDING).min(sizes.text_positions());
         let mut ids = vec![sizes.stop_text; padded];
         ids[0] = sizes.start_text;
         ids[1..=text.len()].copy_from_slice(text);
@@ -432,12 +434,12 @@ impl SequenceState {
         engine.write_i32(&prefill.program, prefill.text, &ids)?;
         engine.write_i32(&prefill.program, prefill.position, &[0])?;
         engine.run(&mut prefill.program, &Control::default())?;
-        Ok(sizes.perceiver.latents + places)
+        Ok(sizes.perceiver.latents + positions)
     }
 }
 
-/// Classifier-free guidance: moves logits away from those without the text. STOP's probability is unchanged: without a text
-/// there is no position where it belongs, and guidance that sharpens all codes but STOP would let speech run on.
+/// Classifier-free guidance: moves logits away from those without the text. STOP's probability is unchanged: without a
+/// text there is no position where it belongs, and guidance that sharpens all codes but STOP would let speech run on.
 fn guide(logits: &mut [f32], others: &[f32], guidance: f32, stop: i32) {
     let log_sum = |row: &mut dyn Iterator<Item = f32>| {
         let row: Vec<f32> = row.collect();
@@ -462,8 +464,8 @@ fn guide(logits: &mut [f32], others: &[f32], guidance: f32, stop: i32) {
     }
 }
 
-/// Returns the first id that is outside a table of `rows` rows.
-fn unknown(ids: &[i32], rows: usize) -> Option<i32> {
+/// Returns the first id that is not a row of a table of `rows` rows.
+fn out_of_range(ids: &[i32], rows: usize) -> Option<i32> {
     ids.iter().copied().find(|&id| !usize::try_from(id).is_ok_and(|id| id < rows))
 }
 
@@ -483,11 +485,11 @@ impl Conditioning {
 }
 
 impl Prefill {
-    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches, places: usize) -> Result<Prefill, Error> {
+    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches, positions: usize) -> Result<Prefill, Error> {
         let mut tape = tape(engine);
         let dtype = tape.dtype();
         let voice = tape.input([1, gpt.sizes.perceiver.latents, gpt.sizes.width], dtype);
-        let text = tape.input([1, places], DType::I32);
+        let text = tape.input([1, positions], DType::I32);
         let position = tape.input([1], DType::I32);
         gpt.begin(&mut tape, caches, voice, text, position);
         Ok(Prefill { program: engine.load(tape)?, voice, text, position })
@@ -499,7 +501,7 @@ impl DecodeStep {
         let mut tape = tape(engine);
         let inputs = StepInputs {
             code: tape.input([1, 1], DType::I32),
-            place: tape.input([1, 1], DType::I32),
+            code_position: tape.input([1, 1], DType::I32),
             position: tape.input([1], DType::I32),
         };
         let next = gpt.step(&mut tape, caches, inputs);
@@ -507,16 +509,17 @@ impl DecodeStep {
         Ok(DecodeStep { program: engine.load(tape)?, inputs, next })
     }
 
-    /// Computes logits and state over the code `before`, at position `place` of the codes and `row` of the sequence.
+    /// Computes logits and state over the code `before`, at `code_position` among the codes and `row` of the
+    /// sequence.
     fn run(
         &mut self,
         engine: &mut Engine,
         before: i32,
-        place: usize,
+        code_position: usize,
         row: usize,
     ) -> Result<(Vec<f32>, Vec<f32>), Error> {
         // Both are bounded by table sizes, far below 2^31.
-        let told = [(self.inputs.code, before), (self.inputs.place, place as i32)];
+        let told = [(self.inputs.code, before), (self.inputs.code_position, code_position as i32)];
         for (value, number) in told.into_iter().chain([(self.inputs.position, row as i32)]) {
             engine.write_i32(&self.program, value, &[number])?;
         }
@@ -529,19 +532,20 @@ impl DecodeStep {
 mod tests {
     use super::guide;
 
-    fn shares(logits: &[f32]) -> Vec<f32> {
+    fn probabilities(logits: &[f32]) -> Vec<f32> {
         let sum: f32 = logits.iter().map(|x| x.exp()).sum();
         logits.iter().map(|x| x.exp() / sum).collect()
     }
 
     #[test]
-    fn guidance_changes_the_codes_and_not_the_chance_to_stop() {
+    fn guidance_does_not_change_the_probability_of_stop() {
         let (with_text, without) = ([1.0f32, 0.5, -1.0, 0.8, 0.2], [0.0f32, 0.5, 1.0, 0.8, 2.0]);
         for stop in [0, 3, 4] {
             for guidance in [0.5, 1.0, 3.0] {
                 let mut logits = with_text;
                 guide(&mut logits, &without, guidance, stop as i32);
-                let (before, after, other) = (shares(&with_text), shares(&logits), shares(&without));
+                let (before, after, other) =
+                    (probabilities(&with_text), probabilities(&logits), probabilities(&without));
                 assert!((after[stop] - before[stop]).abs() < 1e-5, "{stop}: {before:?} {after:?}");
                 // The probabilities of codes are proportional to (with / without) ^ guidance.
                 let [a, b] = if stop == 0 { [1, 2] } else { [0, 2] };

@@ -4,15 +4,15 @@
 //! counted from their own start; conditioning has no positions. Attention masks and loss targets are data built by
 //! `sequence`, so one network serves all masks.
 //!
-//! Dropout is applied as in GPT-2 to the embeddings and at the end of both halves of a block. GPT-2's dropout of attention
-//! weights is left out: the weights are never materialised here.
+//! Dropout is applied as in GPT-2 to the embeddings and at the end of both halves of a block. GPT-2's dropout of
+//! attention weights is left out: the weights are never materialised here.
 
 mod cached;
 mod codebook_start;
 mod diagonal;
 mod inputs;
 
-pub use cached::{Caches, Next, StepInputs};
+pub use cached::{Caches, StepInputs, StepOutputs};
 pub use inputs::{Condition, FrameLengths, GptInputs, GptShape, GptTargets};
 
 use crate::affine::torch_linear;
@@ -232,8 +232,9 @@ impl GptLosses {
         tape.weighted_sum(&parts)
     }
 
-    /// Writes text loss, code loss, correct codes, counted codes, the alignment head's loss and correct answers, and the
-    /// acoustic head's loss into the report's notes from `first` on. Accuracy is the third over the fourth; sums can be added over steps and replicas.
+    /// Writes text loss, code loss, correct codes, counted codes, the alignment head's loss and correct answers, and
+    /// the acoustic head's loss into the report's notes from `first` on. Accuracy is the third over the fourth. All of
+    /// them can be summed over steps and replicas.
     pub fn note(&self, tape: &mut Tape, first: usize) {
         for (i, value) in [self.text, self.mel, self.mel_correct, self.mel_count].into_iter().enumerate() {
             tape.note(first + i, value);
@@ -252,8 +253,8 @@ impl Gpt {
     /// Declares the parameters under their released names, in the release's order.
     ///
     /// Initialisation is the original's: GPT-2's linear layers from N(0, 0.02), narrower for those that end a half of a
-    /// block so that depth does not widen the residual; embeddings from N(0, 0.02); heads, conditioning and perceiver with
-    /// PyTorch's defaults.
+    /// block so that depth does not widen the residual; embeddings from N(0, 0.02); heads, conditioning and perceiver
+    /// with PyTorch's defaults.
     pub fn declare(declare: &mut Declare<'_>, sizes: GptSizes) -> Gpt {
         let width = sizes.width;
         let conditioning =
@@ -302,8 +303,8 @@ impl Gpt {
         }
     }
 
-    /// Declares a head that is trained with the GPT and left out of models: from the states of a middle block it predicts
-    /// which text token is spoken. To answer, the blocks below must locate that token in the text.
+    /// Declares a head that is trained with the GPT and left out of models: from the states of a middle block it
+    /// predicts which text token is spoken. For this, the blocks below must locate that token in the text.
     pub fn add_alignment_head(&mut self, declare: &mut Declare<'_>) {
         let (width, classes) = (self.sizes.width, self.sizes.text_vocabulary);
         self.alignment = Some(AlignmentHead {
@@ -313,9 +314,9 @@ impl Gpt {
         });
     }
 
-    /// Declares a head that is trained with the GPT and left out of models: from the last states it predicts the `channels`
-    /// mel values of the frames of the code that was just read. Predicting the next code alone lets the states forget how the
-    /// last one sounds, which is what the decoder needs.
+    /// Declares a head that is trained with the GPT and left out of models: from the last states it predicts the
+    /// `channels` mel values of the frames of the code that was just read. Predicting the next code alone lets the
+    /// states forget how the last one sounds, which is what the decoder needs.
     pub fn add_acoustic_head(&mut self, declare: &mut Declare<'_>, channels: usize) {
         self.acoustic = Some(torch_linear(declare, ACOUSTIC_HEAD, channels, self.sizes.width));
     }
@@ -392,8 +393,8 @@ impl Gpt {
         outputs
     }
 
-    /// Computes the states over START and the codes `[batch, mel, width]` for the decoder: row i predicts code i, and the
-    /// row of the last code predicts STOP. No dropout, no heads.
+    /// Computes the states over START and the codes `[batch, mel, width]` for the decoder: row i predicts code i, and
+    /// the row of the last code predicts STOP. No dropout, no heads.
     pub fn latents(&self, tape: &mut Tape, inputs: &GptInputs) -> Value {
         let (x, _) = self.trunk(tape, inputs, &GptOptions::default());
         let (_, mel) = self.segments(tape, inputs);
@@ -496,8 +497,8 @@ impl Gpt {
         (start..middle, middle..middle + tape.shape(inputs.mel_in).last())
     }
 
-    /// Applies GPT-2's last norm and XTTS's own to one segment of the last block's output. Sliced first: the conditioning
-    /// needs no norms, and every row is copied once.
+    /// Applies GPT-2's last norm and XTTS's own to one segment of the last block's output. Sliced first: the
+    /// conditioning needs no norms, and every row is copied once.
     fn finish(&self, tape: &mut Tape, x: Value, segment: Range<usize>) -> Value {
         let x = tape.slice_time(x, segment);
         let x = self.last_norm.layer_norm(tape, x);

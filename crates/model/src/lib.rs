@@ -1,7 +1,8 @@
 //! XTTS: the networks, their weight files, and autoregressive generation.
 //!
-//! A clip's mel frames become 32 conditioning vectors ([`conditioning`]) and audio codes ([`dvae`]). [`gpt`] reads text,
-//! conditioning and codes. [`decoder`] turns its states into audio, in the voice given by the [`speaker`] embedding.
+//! A clip's mel frames become 32 conditioning vectors ([`conditioning`]) and audio codes ([`dvae`]). [`gpt`] reads
+//! text, conditioning and codes. [`decoder`] turns its states into audio, in the voice given by the [`speaker`]
+//! embedding.
 //!
 //! ```
 //! use myxtts_model::{Generator, GptSizes, Released, SamplingOptions};
@@ -10,8 +11,8 @@
 //! // One block of 64 channels and 2 heads, 300 text tokens, 30 audio codes, random weights.
 //! let sizes = GptSizes::of(1, 64, 2, 300, 30);
 //! let mut generator = Generator::new(Device::Cpu, Precision::F32, &sizes)?;
-//! generator.load(|one: &Released| {
-//!     let values = Stream::new(1).normals(one.shape.iter().product());
+//! generator.load(|parameter: &Released| {
+//!     let values = Stream::new(1).normals(parameter.shape.iter().product());
 //!     Ok::<_, Error>(values.into_iter().map(|x| 0.1 * x).collect())
 //! })?;
 //!

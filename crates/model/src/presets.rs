@@ -1,6 +1,7 @@
 //! Model presets: the network sizes that each name stands for.
 //!
-//! Trained parameters of each part, with the default vocabulary of a corpus (2,048 tokens) and for `v2` with the release's:
+//! Trained parameters of each part, with the default vocabulary of a corpus (2,048 tokens) and for `v2` with the
+//! release's:
 //!
 //! | preset | gpt | dvae | decoder | speaker | discriminators |
 //! |---|---|---|---|---|---|
@@ -10,9 +11,9 @@
 //! | big | 202,477,570 | 51,567,184 | 16,910,304 | 8,028,492 | 70,728,688 |
 //! | v2 | 441,018,563 | 51,567,184 | 17,827,808 | 8,028,492 | 70,728,688 |
 //!
-//! The same in every preset, because the parts of a model are identified by their shapes only: 80 mel bands, 1,024 samples
-//! per code, limits of 402 tokens and 605 codes, a waveform at 24 kHz. Heads have 32 or 64 channels, which the attention
-//! kernels support.
+//! The same in every preset, because the parts of a model are identified by their shapes only: 80 mel bands, 1,024
+//! samples per code, limits of 402 tokens and 605 codes, a waveform at 24 kHz. Heads have 32 or 64 channels, which the
+//! attention kernels support.
 
 use crate::conditioning::ConditioningSizes;
 use crate::decoder::DecoderSizes;
@@ -42,8 +43,8 @@ impl TextIds {
     }
 }
 
-/// Sizes of all networks of a model, consistent with each other: the GPT predicts the DVAE's codes, and the decoder takes
-/// the GPT's states and the speaker embedding.
+/// Sizes of all networks of a model, consistent with each other: the GPT predicts the DVAE's codes, and the decoder
+/// takes the GPT's states and the speaker embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Networks {
     /// Mels to codes.
@@ -84,11 +85,11 @@ type Parts = (DvaeSizes, GptSizes, SpeakerSizes, DecoderSizes, DiscriminatorSize
 
 /// For the demo corpus on two cores in minutes: three voices and a few hundred words.
 fn tiny(text: TextIds) -> Parts {
-    // 256 codes: 900 steps on the demo corpus used all of them and kept validation sentences recognisable. Other numbers
-    // were not tried.
+    // 256 codes: 900 steps on the demo corpus used all of them and kept validation sentences recognisable. Other
+    // numbers were not tried.
     let dvae = DvaeSizes { hidden: 64, blocks: 1, codes: 256, code_width: 64, ..DvaeSizes::v2() };
-    // A step of 4 x 96 takes two thirds of the time of 4 x 128, one of 4 x 64 a third: reduce the width first if it is too
-    // slow. Chosen by cost; what each of them learns was not compared.
+    // A step of 4 x 96 takes two thirds of the time of 4 x 128, one of 4 x 64 a third: reduce the width first if it is
+    // too slow. Chosen by cost; what each of them learns was not compared.
     let mut gpt = gpt(4, 128, 4, text, dvae.codes);
     // Few voices need few latents, and every latent is a position in every sequence: 32 would be a third of it.
     gpt.conditioning.blocks = 2;
@@ -98,8 +99,8 @@ fn tiny(text: TextIds) -> Parts {
     (dvae, gpt, speaker([8, 16, 24, 32], [1; 4], 32, 64), decoder, DiscriminatorSizes::scaled(1.0 / 32.0))
 }
 
-/// For one GPU of any generation and a few hours of speech: half of the release's channels in every part that makes audio, a
-/// quarter in the GPT.
+/// For one GPU of any generation and a few hours of speech: half of the release's channels in every part that makes
+/// audio, a quarter in the GPT.
 fn small(text: TextIds) -> Parts {
     let dvae = DvaeSizes { hidden: 256, code_width: 256, ..DvaeSizes::v2() };
     let gpt = gpt(8, 256, 4, text, dvae.codes);
@@ -113,8 +114,8 @@ fn released(gpt: GptSizes) -> Parts {
     (DvaeSizes::v2(), gpt, SpeakerSizes::v2(), DecoderSizes::v2(), DiscriminatorSizes::hifigan())
 }
 
-/// A GPT with a perceiver of its own width. The release's has 512 inner channels at any width, which would dominate a small
-/// model.
+/// A GPT with a perceiver of its own width. The release's has 512 inner channels at any width, which would dominate a
+/// small model.
 fn gpt(layers: usize, width: usize, heads: usize, text: TextIds, codes: usize) -> GptSizes {
     let perceiver = PerceiverSizes { heads, head_size: width / heads, ..PerceiverSizes::of(width) };
     GptSizes {
@@ -155,7 +156,7 @@ mod tests {
         Networks::of(preset, if preset == Preset::V2 { TextIds::v2() } else { own })
     }
 
-    fn counted(declare: impl FnOnce(&mut Declare)) -> usize {
+    fn parameter_count(declare: impl FnOnce(&mut Declare)) -> usize {
         let mut all = Declare::new(0.0, &|_| true);
         declare(&mut all);
         all.finish().0.trained_count()
@@ -163,16 +164,16 @@ mod tests {
 
     fn counts(n: &Networks) -> [usize; 5] {
         [
-            counted(|d| _ = Gpt::declare(d, n.gpt.clone())),
-            counted(|d| _ = Dvae::declare(d, &n.dvae, "dvae.")),
-            counted(|d| _ = Decoder::declare(d, &n.decoder)),
-            counted(|d| _ = SpeakerEncoder::declare(d, &n.speaker)),
-            counted(|d| _ = Discriminators::declare(d, &n.discriminators, "")),
+            parameter_count(|d| _ = Gpt::declare(d, n.gpt.clone())),
+            parameter_count(|d| _ = Dvae::declare(d, &n.dvae, "dvae.")),
+            parameter_count(|d| _ = Decoder::declare(d, &n.decoder)),
+            parameter_count(|d| _ = SpeakerEncoder::declare(d, &n.speaker)),
+            parameter_count(|d| _ = Discriminators::declare(d, &n.discriminators, "")),
         ]
     }
 
     #[test]
-    fn the_table_above_is_true() {
+    fn the_documented_parameter_counts_are_right() {
         let line = |preset: Preset| {
             let found = counts(&networks(preset)).map(thousands).join(" | ");
             format!("//! | {} | {found} |", preset.name())
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_is_what_was_released() {
+    fn v2_has_the_sizes_of_the_release() {
         let v2 = Networks::of(Preset::V2, TextIds::v2());
         let wanted = Networks {
             dvae: DvaeSizes::v2(),
@@ -232,10 +233,10 @@ mod tests {
                 assert!([32, 64].contains(&size), "{name} has heads of {size}");
             }
             let all: usize = counts(&n)[..4].iter().sum();
-            assert!(all > before, "{name} is not larger than the rung below");
+            assert!(all > before, "{name} is not larger than the next smaller preset");
             before = all;
             assert_eq!(n.decoder.hop(), 256, "{name}");
-            assert!(n.decoder.channels >> n.decoder.growths.len() >= 4, "{name} ends in too few channels");
+            assert!(n.decoder.channels >> n.decoder.upsampling.len() >= 4, "{name} ends in too few channels");
         }
     }
 }

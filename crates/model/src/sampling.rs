@@ -1,11 +1,11 @@
-//! Samples the next code (repetition penalty, temperature, top-k, top-p, in the original's order), and stops speech that
-//! does not end by itself.
+//! Samples the next code (repetition penalty, temperature, top-k, top-p, in the original's order), and stops speech
+//! that does not end by itself.
 
 use myxtts_run::seed::Seed;
 use serde::{Deserialize, Serialize};
 
-/// The id that the original puts at the positions of conditioning and text. Its repetition penalty sees it, so it is always
-/// penalised.
+/// Id that the original writes at the positions of conditioning and text. Its repetition penalty therefore always
+/// applies to this id.
 const FILLER: usize = 1;
 
 /// How codes are sampled.
@@ -22,8 +22,8 @@ pub struct SamplingOptions {
     pub top_p: f32,
     /// Factor that makes codes already spoken less likely; 1 has no effect.
     pub repetition_penalty: f32,
-    /// Strength of guidance by the text: how much codes are preferred that the text makes more likely; 0 turns it off. Needs
-    /// a model trained with text dropout.
+    /// Strength of guidance by the text: how much codes are preferred that the text makes more likely; 0 turns it off.
+    /// Needs a model trained with text dropout.
     pub guidance: f32,
     /// Maximum number of codes, within the model's limit.
     pub max_codes: usize,
@@ -54,28 +54,29 @@ impl Default for SamplingOptions {
 #[serde(default)]
 pub struct Guards {
     /// Length of a repetition, in codes, that counts as a loop; 0 turns the check off. Periods of a word's length must
-    /// repeat six times and over half as many codes again, longer ones three times: see [`Guards::before_loop`].
+    /// repeat six times and over half as many codes again, longer ones three times: see [`Guards::length_before_loop`].
     pub loop_codes: usize,
-    /// Maximum codes per text token, plus [`SPARE`] per text; 0 for no limit.
+    /// Maximum codes per text token, plus [`SPARE_CODES`] per text; 0 for no limit.
     pub codes_per_token: f32,
 }
 
-/// Longest period that is shorter than any word: a seventh of a second.
-const SOUND: usize = 3;
+/// Longest period in codes that is shorter than any word: a seventh of a second.
+const SOUND_PERIOD: usize = 3;
 
-/// Longest period that may be a word: 700 ms. "seven seven seven" is not a loop, and some models speak it with identical
-/// codes.
-const WORD: usize = 15;
+/// Longest period in codes that may be a word: 700 ms. "seven seven seven" is not a loop, and some models speak it with
+/// identical codes.
+const WORD_PERIOD: usize = 15;
 
 /// Longest period of a loop in codes: three seconds.
-const LONGEST_ROUND: usize = 64;
+const MAX_PERIOD: usize = 64;
 
-/// Repetitions of a word, and of a phrase, that make a loop.
-const WORD_ROUNDS: usize = 6;
-const PHRASE_ROUNDS: usize = 3;
+/// Repetitions of a word that count as a loop.
+const WORD_REPEATS: usize = 6;
+/// Repetitions of a phrase that count as a loop.
+const PHRASE_REPEATS: usize = 3;
 
 /// Codes allowed for every text besides those for its tokens: two seconds of breath and silence.
-pub const SPARE: usize = 43;
+pub const SPARE_CODES: usize = 43;
 
 impl Default for Guards {
     fn default() -> Guards {
@@ -94,7 +95,7 @@ impl Guards {
         if self.codes_per_token <= 0.0 {
             return usize::MAX;
         }
-        SPARE.saturating_add((self.codes_per_token * tokens as f32) as usize)
+        SPARE_CODES.saturating_add((self.codes_per_token * tokens as f32) as usize)
     }
 
     /// If the codes end in a loop, returns how many are left when only its first period is kept.
@@ -104,21 +105,21 @@ impl Guards {
     /// | up to 3 codes: a sound | over [`Guards::loop_codes`] |
     /// | up to 15 codes, 700 ms: a word | six times, and over half as many codes again |
     /// | up to 64 codes, 3 s: a phrase | three times, and over [`Guards::loop_codes`] |
-    pub fn before_loop(&self, codes: &[i32]) -> Option<usize> {
+    pub fn length_before_loop(&self, codes: &[i32]) -> Option<usize> {
         let long = self.loop_codes;
         if long == 0 || codes.len() < long {
             return None;
         }
-        let wanted = |round: usize| match round {
-            round if round <= SOUND => long,
-            round if round <= WORD => (long + long / 2).max(WORD_ROUNDS * round),
-            _ => long.max(PHRASE_ROUNDS * round),
+        let required = |period: usize| match period {
+            period if period <= SOUND_PERIOD => long,
+            period if period <= WORD_PERIOD => (long + long / 2).max(WORD_REPEATS * period),
+            _ => long.max(PHRASE_REPEATS * period),
         };
-        (1..=LONGEST_ROUND).filter(|&round| wanted(round) <= codes.len()).find_map(|round| {
-            let same = codes.iter().rev().zip(codes.iter().rev().skip(round)).take_while(|(a, b)| a == b);
+        (1..=MAX_PERIOD).filter(|&period| required(period) <= codes.len()).find_map(|period| {
+            let same = codes.iter().rev().zip(codes.iter().rev().skip(period)).take_while(|(a, b)| a == b);
             // Codes equal to those one period earlier, plus that first period.
-            let looping = same.count() + round;
-            (looping >= wanted(round)).then(|| codes.len() - looping + round)
+            let repeated = same.count() + period;
+            (repeated >= required(period)).then(|| codes.len() - repeated + period)
         })
     }
 }
@@ -154,14 +155,14 @@ impl Sampler {
     /// Creates a sampler over `vocabulary` codes; `start` is the id of START.
     pub fn new(options: &SamplingOptions, vocabulary: usize, start: i32) -> Sampler {
         let mut seen = vec![false; vocabulary];
-        for id in Sampler::said_before(start) {
+        for id in Sampler::initially_seen(start) {
             seen.iter_mut().skip(id).take(1).for_each(|seen| *seen = true);
         }
         Sampler { options: options.clone(), seen, scores: Vec::new(), seed: stream(options.seed), drawn: 0 }
     }
 
-    /// Ids that the repetition penalty treats as already spoken at the start.
-    pub fn said_before(start: i32) -> [usize; 2] {
+    /// Ids that the repetition penalty treats as spoken from the start.
+    pub fn initially_seen(start: i32) -> [usize; 2] {
         [FILLER, usize::try_from(start).unwrap_or(FILLER)]
     }
 
@@ -173,7 +174,7 @@ impl Sampler {
 
     /// Samples the next code from its logits and marks it as spoken; `None` if all logits are NaN or -Inf.
     pub fn next(&mut self, logits: &[f32]) -> Option<i32> {
-        assert_eq!(logits.len(), self.seen.len(), "there is a logit for each code");
+        assert_eq!(logits.len(), self.seen.len(), "there must be one logit per code");
         self.scores.clear();
         self.scores.extend_from_slice(logits);
         penalise(&mut self.scores, &self.seen, self.options.repetition_penalty);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_have_the_shares_of_the_softmax() {
+    fn samples_follow_the_softmax() {
         let options =
             SamplingOptions { temperature: 0.5, top_k: 0, top_p: 1.0, ..SamplingOptions::default() };
         let logits = [0.0, 1.0, -1.0, 0.5];
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_most_likely_are_drawn_from() {
+    fn top_k_and_top_p_limit_the_candidates() {
         let all = SamplingOptions { temperature: 1.0, top_k: 0, top_p: 1.0, ..SamplingOptions::default() };
         let logits = [2.0, 1.0, 1.0, 0.0, f32::NEG_INFINITY];
         let used = |options: &SamplingOptions| -> Vec<bool> {
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_less_likely_and_so_are_start_and_the_filler() {
+    fn the_repetition_penalty_applies_to_emitted_codes_start_and_filler() {
         let options = SamplingOptions { greedy: true, repetition_penalty: 5.0, ..SamplingOptions::default() };
         let mut sampler = Sampler::new(&options, 5, 3);
         let logits = [1.0, 4.0, 0.9, 4.0, -8.0];
@@ -319,7 +320,7 @@ mod tests {
         for said in 1..=20 {
             for code in 0..round {
                 codes.push(code);
-                if guards.before_loop(&codes).is_some() {
+                if guards.length_before_loop(&codes).is_some() {
                     return Some(said);
                 }
             }
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digit_that_was_said_five_times_was_taken_for_a_loop() {
+    fn five_repetitions_of_a_word_are_not_a_loop() {
         // Digits of 0.25 to 0.7 s with identical codes, as in "zero zero zero zero zero".
         for round in 5..=15 {
             assert!(
@@ -344,25 +345,25 @@ mod tests {
         // A sound that is held for two seconds.
         assert_eq!([1, 2, 3].map(until_a_loop), [None, None, Some(15)]);
         let mut held = vec![7; 43];
-        assert_eq!(Guards::default().before_loop(&held), Some(1));
+        assert_eq!(Guards::default().length_before_loop(&held), Some(1));
         held.pop();
-        assert_eq!(Guards::default().before_loop(&held), None);
+        assert_eq!(Guards::default().length_before_loop(&held), None);
     }
 
     #[test]
-    fn a_loop_is_found_and_one_round_of_it_stays() {
+    fn a_loop_is_cut_after_its_first_period() {
         let guards = Guards { loop_codes: 12, ..Guards::default() };
         let mut codes: Vec<i32> = (0..20).collect();
-        assert_eq!(guards.before_loop(&codes), None);
+        assert_eq!(guards.length_before_loop(&codes), None);
         for i in 0..12 {
             codes.push(100 + i % 3);
-            assert_eq!(guards.before_loop(&codes), (i == 11).then_some(23), "{i}");
+            assert_eq!(guards.length_before_loop(&codes), (i == 11).then_some(23), "{i}");
         }
-        assert_eq!(guards.before_loop(&[7; 11]), None);
-        assert_eq!(guards.before_loop(&[7; 12]), Some(1));
-        assert_eq!(Guards::none().before_loop(&[7; 99]), None);
+        assert_eq!(guards.length_before_loop(&[7; 11]), None);
+        assert_eq!(guards.length_before_loop(&[7; 12]), Some(1));
+        assert_eq!(Guards::none().length_before_loop(&[7; 99]), None);
         // A loop of one sound is also a loop of two: the shorter period is found first.
-        assert_eq!(guards.before_loop(&[7; 40]), Some(1));
-        assert_eq!(Guards { codes_per_token: 2.0, ..guards }.most(10), SPARE + 20);
+        assert_eq!(guards.length_before_loop(&[7; 40]), Some(1));
+        assert_eq!(Guards { codes_per_token: 2.0, ..guards }.most(10), SPARE_CODES + 20);
     }
 }

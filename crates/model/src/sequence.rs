@@ -1,5 +1,5 @@
-//! Builds the GPT's inputs, targets and attention masks from padded text and codes. Pure functions on the host; the network
-//! is the same for all masks.
+//! Builds the GPT's inputs, targets and attention masks from padded text and codes. Pure functions on the host; the
+//! network is the same for all masks.
 //!
 //! | array | shape | content |
 //! |---|---|---|
@@ -20,10 +20,10 @@
 //! | a row without codes | contributes nothing to the loss, sees its conditioning | the same (the original has no such rows) |
 //! | conditioning shorter than its window | repeated to the window's end ([`repeat_frames`]) and attended to once ([`frame_lengths`]) | silence, attended to in training and absent in inference |
 //!
-//! On the last row: attention can be masked at a clip's end, but the conditioning encoder's norms take their statistics over
-//! the whole window, including silence. A repeated clip has the statistics of the clip. So the window is filled with
-//! repeats, for the norms, and masked behind the clip, for attention. With whole repeats the vectors are exactly those of
-//! the clip alone; otherwise only the last partial repeat affects the norms.
+//! On the last row: attention can be masked at a clip's end, but the conditioning encoder's norms take their statistics
+//! over the whole window, including silence. A repeated clip has the statistics of the clip. So the window is filled
+//! with repeats, for the norms, and masked behind the clip, for attention. With whole repeats the vectors are exactly
+//! those of the clip alone; otherwise only the last partial repeat affects the norms.
 
 use crate::gpt::GptSizes;
 use serde::{Deserialize, Serialize};
@@ -55,8 +55,8 @@ pub struct Rows<'a> {
     pub codes: &'a [i32],
     /// Number of codes of each row `[rows]`; 0 for a row without a record.
     pub code_lengths: &'a [i32],
-    /// For each row, the samples of its own clip that its conditioning was cut from; empty if it comes from another clip. An
-    /// empty slice means that no row has any.
+    /// For each row, the samples of its own clip that its conditioning was cut from; empty if it comes from another
+    /// clip. An empty slice means that no row has any.
     pub prompts: &'a [Range<usize>],
 }
 
@@ -106,7 +106,7 @@ pub enum SequenceError {
     },
     /// The position table is too short.
     #[error(
-        "{found} {what} in a row need {places} positions and the model has {positions}: leave longer clips out"
+        "{found} {what} in a row need {needed} positions and the model has {positions}: leave longer clips out"
     )]
     TooLong {
         /// `tokens` or `codes`.
@@ -114,17 +114,17 @@ pub enum SequenceError {
         /// Padded length.
         found: usize,
         /// Positions needed.
-        places: usize,
+        needed: usize,
         /// Rows of the position table.
         positions: usize,
     },
     /// An id is outside its vocabulary.
-    #[error("row {row} has {what} {id} at position {place}, but the model has 0 to {last}: was it made with another vocabulary?", last = .vocabulary - 1)]
+    #[error("row {row} has {what} {id} at position {position}, but the model has 0 to {last}: was it made with another vocabulary?", last = .vocabulary - 1)]
     Id {
         /// Row index.
         row: usize,
         /// Position in the row.
-        place: usize,
+        position: usize,
         /// `token` or `code`.
         what: &'static str,
         /// The id found.
@@ -135,8 +135,8 @@ pub enum SequenceError {
 }
 
 impl Masks {
-    /// Positions needed for padded rows of `tokens` and `codes`.
-    pub fn places(self, tokens: usize, codes: usize) -> (usize, usize) {
+    /// Number of text positions and of code positions that rows padded to `tokens` and `codes` need.
+    pub fn positions(self, tokens: usize, codes: usize) -> (usize, usize) {
         match self {
             Masks::Corrected => (tokens + 2, codes + 1),
             Masks::Coqui => (tokens + 2, codes + 5),
@@ -170,7 +170,7 @@ impl Masks {
                 (samples.start / stride).min(codes)..samples.end.div_ceil(stride).min(codes)
             }
             Masks::Coqui if last => {
-                let end = self.places(0, codes).1;
+                let end = self.positions(0, codes).1;
                 (samples.start / COQUI_PROMPT_STRIDE).min(end)..(samples.end / COQUI_PROMPT_STRIDE).min(end)
             }
             Masks::Coqui => 0..0,
@@ -191,10 +191,10 @@ impl Masks {
         even("spans of conditioning", prompts, prompts == 0 || prompts == rows)?;
 
         let (tokens, codes) = (batch.text.len() / rows, batch.codes.len() / rows);
-        let (text, mel) = self.places(tokens, codes);
-        let limit = |what, found, places, positions| {
-            let long = SequenceError::TooLong { what, found, places, positions };
-            if places > positions { Err(long) } else { Ok(()) }
+        let (text, mel) = self.positions(tokens, codes);
+        let limit = |what, found, needed, positions| {
+            let long = SequenceError::TooLong { what, found, needed, positions };
+            if needed > positions { Err(long) } else { Ok(()) }
         };
         limit("tokens", tokens, text, sizes.text_positions())?;
         limit("codes", codes, mel, sizes.audio_positions())?;
@@ -259,7 +259,7 @@ fn ids<'a>(
     let ids = &table[row * room..][..length];
     let known = |id: i32| usize::try_from(id).is_ok_and(|id| id < vocabulary);
     match ids.iter().position(|&id| !known(id)) {
-        Some(place) => Err(SequenceError::Id { row, place, what, id: ids[place], vocabulary }),
+        Some(position) => Err(SequenceError::Id { row, position, what, id: ids[position], vocabulary }),
         None => Ok(ids),
     }
 }
@@ -269,8 +269,8 @@ pub fn code_count(samples: usize, stride: usize) -> usize {
     samples.div_ceil(stride)
 }
 
-/// Fills each window of `[rows, frames, channels]` by repeating its first `lengths[row]` frames. A row of length 0 is left
-/// unchanged.
+/// Fills each window of `[rows, frames, channels]` by repeating its first `lengths[row]` frames. A row of length 0 is
+/// left unchanged.
 pub fn repeat_frames<T: Copy>(mels: &mut [T], channels: usize, lengths: &[i32]) {
     let row = mels.len() / lengths.len().max(1);
     assert!(channels > 0 && row.is_multiple_of(channels), "windows are whole frames");
@@ -289,8 +289,8 @@ pub fn repeat_frames<T: Copy>(mels: &mut [T], channels: usize, lengths: &[i32]) 
     }
 }
 
-/// Returns the values of [`crate::gpt::FrameLengths`]: frames, and frames plus the perceiver's latents. A row without a clip
-/// gets one frame, since attention needs at least one key.
+/// Returns the values of [`crate::gpt::FrameLengths`]: frames, and frames plus the perceiver's latents. A row without a
+/// clip gets one frame, since attention needs at least one key.
 pub fn frame_lengths(sizes: &GptSizes, lengths: &[i32]) -> (Vec<i32>, Vec<i32>) {
     let latents = sizes.perceiver.latents as i32;
     let frames: Vec<i32> = lengths.iter().map(|&length| length.max(1)).collect();

@@ -7,13 +7,13 @@ pub type ShapeOf<'a> = &'a dyn Fn(&str) -> Option<Vec<usize>>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// A required tensor is missing.
-    #[error("there is no tensor {name}: the file is of another network, or its names have a prefix")]
+    #[error("there is no tensor {name}: the file belongs to another network, or its names have a prefix")]
     Missing {
         /// Released tensor name.
         name: String,
     },
     /// A tensor has the wrong number of dimensions, or a dimension of size 0.
-    #[error("{name} has the shape {found:?}; {wanted} dimensions, none of them 0, were expected")]
+    #[error("{name} has shape {found:?}; expected {wanted} dimensions, none of them 0")]
     Rank {
         /// Released tensor name.
         name: String,
@@ -23,7 +23,7 @@ pub enum ShapeError {
         wanted: usize,
     },
     /// Tensors contradict each other or the architecture.
-    #[error("{name} has the shape {found:?}, which no such network has: {reason}")]
+    #[error("{name} has shape {found:?}, which this network cannot have: {reason}")]
     Unfit {
         /// Released tensor name.
         name: String,

@@ -22,7 +22,7 @@ const EPSILON: f32 = 1e-5;
 const MOMENTUM: f32 = 0.1;
 
 /// Minimum variance of the pooled statistics.
-const LEAST: f32 = 1e-5;
+const MIN_VARIANCE: f32 = 1e-5;
 
 /// A sequence of residual blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +81,14 @@ impl SpeakerSizes {
         let last = layers.last().map_or(1, |layer| layer.channels);
         let reduction = channels / inside;
         if reduction == 0 || layers.iter().any(|layer| layer.channels < reduction) {
-            return Err(unfit(&gate, &[inside, channels], "a gate has fewer channels inside"));
+            return Err(unfit(
+                &gate,
+                &[inside, channels],
+                "the gate must have fewer channels than its input",
+            ));
         }
         if pooled % last != 0 {
-            let reason = format!("it reads whole rows of {last} channels");
+            let reason = format!("the input must be a multiple of {last} channels");
             return Err(unfit(&attend, &[attention, pooled, 1], reason));
         }
         let mels = pooled / last * layers.iter().map(|layer| layer.stride).product::<usize>();
@@ -141,7 +145,7 @@ pub struct SpeakerEncoder {
 
 /// A speaker embedding and intermediate results.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct SpeakerOutput {
     /// After the first convolution, its activation and its norm.
     pub first: Value,
     /// After each layer.
@@ -153,7 +157,7 @@ pub struct Heard {
     /// Before normalisation to unit length.
     pub projected: Value,
     /// The embedding.
-    pub vector: Value,
+    pub embedding: Value,
 }
 
 impl Norm {
@@ -165,7 +169,7 @@ impl Norm {
         }
     }
 
-    fn of(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
+    fn forward(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
         let affine = (tape.master(self.affine.weight), tape.master(self.affine.bias));
         match statistics {
             Statistics::Running => {
@@ -189,8 +193,8 @@ fn uniform(fan: usize) -> Init {
 }
 
 impl SpeakerEncoder {
-    /// Declares the parameters under their released names. A release also stores the feature extractor (`torch_spec`) and
-    /// the batch counts of the norms; neither is needed.
+    /// Declares the parameters under their released names. A release also stores the feature extractor (`torch_spec`)
+    /// and the batch counts of the norms; neither is needed.
     pub fn declare(declare: &mut Declare, sizes: &SpeakerSizes) -> SpeakerEncoder {
         let named = |name: &str| format!("{PREFIX}{name}");
         let mut from = sizes.layers.first().map_or(0, |layer| layer.channels);
@@ -225,37 +229,37 @@ impl SpeakerEncoder {
     }
 
     /// Computes embeddings `[batch, result]` of unit length from features `[batch, time, mels]`.
-    pub fn vector(&self, tape: &mut Tape, features: Value) -> Value {
-        self.hear(tape, features, Statistics::Running).vector
+    pub fn embed(&self, tape: &mut Tape, features: Value) -> Value {
+        self.forward(tape, features, Statistics::Running).embedding
     }
 
-    /// Like `vector`, with intermediate results.
-    pub fn hear(&self, tape: &mut Tape, features: Value, statistics: Statistics) -> Heard {
+    /// Like `embed`, with intermediate results and the given statistics.
+    pub fn forward(&self, tape: &mut Tape, features: Value, statistics: Statistics) -> SpeakerOutput {
         let shape = tape.shape(features);
         let [batch, time, mels] = [shape.dim(0), shape.dim(1), shape.last()];
-        assert_eq!(mels, self.sizes.mels, "features {shape} have another number of mels");
+        assert_eq!(mels, self.sizes.mels, "features {shape} have the wrong number of mels");
         let x = tape.reshape(features, [batch, time, mels, 1]);
         let (weight, bias) = (tape.parameter(self.first.weight), tape.master(self.first.bias));
         let x = tape.conv2d(x, weight, Some(bias), (1, 1), (1, 1));
         let x = tape.activation(x, Function::Relu);
-        let first = self.first_norm.of(tape, x, statistics);
+        let first = self.first_norm.forward(tape, x, statistics);
         let (mut x, mut layers) = (first, Vec::new());
         for (i, blocks) in self.layers.iter().enumerate() {
             tape.scope(&format!("layer.{i}"), |tape| {
-                x = blocks.iter().fold(x, |x, block| block.of(tape, x, statistics));
+                x = blocks.iter().fold(x, |x, block| block.forward(tape, x, statistics));
             });
             layers.push(x);
         }
-        let x = self.flat(tape, x);
+        let x = self.flatten(tape, x);
         let attention = self.attend(tape, x, statistics);
         let pooled = pool(tape, x, attention);
         let projected = linear(tape, pooled, self.last);
-        let vector = tape.l2_normalize(projected);
-        Heard { first, layers, attention, pooled, projected, vector }
+        let embedding = tape.l2_normalize(projected);
+        SpeakerOutput { first, layers, attention, pooled, projected, embedding }
     }
 
     /// Reshapes an image to `[batch, time, channels * mels]`, channel by channel, as the released weights expect.
-    fn flat(&self, tape: &mut Tape, x: Value) -> Value {
+    fn flatten(&self, tape: &mut Tape, x: Value) -> Value {
         let shape = tape.shape(x);
         let [batch, time, mels, c] = [shape.dim(0), shape.dim(1), shape.dim(2), shape.last()];
         let x = tape.reshape(x, [batch * time, mels, c]);
@@ -266,7 +270,7 @@ impl SpeakerEncoder {
     fn attend(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
         let x = linear(tape, x, self.attention[0]);
         let x = tape.activation(x, Function::Relu);
-        let x = self.attention_norm.of(tape, x, statistics);
+        let x = self.attention_norm.forward(tape, x, statistics);
         let x = linear(tape, x, self.attention[1]);
         tape.softmax_time(x, None)
     }
@@ -286,7 +290,7 @@ fn pool(tape: &mut Tape, x: Value, weights: Value) -> Value {
     let square = sum(tape, weighted);
     let mean_square = tape.multiply(mean, mean);
     let variance = tape.subtract(square, mean_square);
-    let variance = tape.activation(variance, Function::ClampMin(LEAST));
+    let variance = tape.activation(variance, Function::ClampMin(MIN_VARIANCE));
     let deviation = tape.activation(variance, Function::Sqrt);
     tape.concatenate_channels(&[mean, deviation])
 }
@@ -315,20 +319,20 @@ impl Block {
         Block { stride, convs: [a, b], norms: [norm_a, norm_b], gate, shortcut }
     }
 
-    fn of(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
+    fn forward(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
         let stride = (self.stride, self.stride);
         let weights = self.convs.map(|conv| tape.parameter(conv));
         let y = tape.conv2d(x, weights[0], None, stride, (1, 1));
         let y = tape.activation(y, Function::Relu);
-        let y = self.norms[0].of(tape, y, statistics);
+        let y = self.norms[0].forward(tape, y, statistics);
         let y = tape.conv2d(y, weights[1], None, (1, 1), (1, 1));
-        let y = self.norms[1].of(tape, y, statistics);
+        let y = self.norms[1].forward(tape, y, statistics);
         let y = self.gated(tape, y);
         let x = match self.shortcut {
             Some((conv, norm)) => {
                 let weight = tape.parameter(conv);
                 let x = tape.conv2d(x, weight, None, stride, (0, 0));
-                norm.of(tape, x, statistics)
+                norm.forward(tape, x, statistics)
             }
             None => x,
         };
@@ -340,13 +344,13 @@ impl Block {
     fn gated(&self, tape: &mut Tape, x: Value) -> Value {
         let shape = tape.shape(x);
         let [batch, c] = [shape.dim(0), shape.last()];
-        let places = tape.reshape(x, [batch, shape.dim(1) * shape.dim(2), c]);
-        let mean = tape.time_mean(places, None);
+        let positions = tape.reshape(x, [batch, shape.dim(1) * shape.dim(2), c]);
+        let mean = tape.time_mean(positions, None);
         let inside = linear(tape, mean, self.gate[0]);
         let inside = tape.activation(inside, Function::Relu);
         let factor = linear(tape, inside, self.gate[1]);
         let factor = tape.activation(factor, Function::Sigmoid);
-        let gated = tape.multiply_per_item(places, factor);
+        let gated = tape.multiply_per_item(positions, factor);
         tape.reshape(gated, shape)
     }
 }

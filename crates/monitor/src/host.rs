@@ -45,7 +45,7 @@ impl HostProbe {
                 host.cpu = Some((total - idle) as f64 * 100.0 / total as f64);
                 host.run_cpu = self.process_before.zip(process).and_then(|(before, after)| {
                     let used = after.1.checked_sub(before.1).filter(|_| before.0 == after.0)?;
-                    // Both are counted in the same ticks, whatever their length.
+                    // Both are counted in the same ticks, so the length of a tick does not matter.
                     Some(used as f64 * cores as f64 * 100.0 / total as f64)
                 });
             }

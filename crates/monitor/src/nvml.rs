@@ -1,6 +1,6 @@
 //! NVML: queries the driver about its GPUs without a context on any of them.
 //!
-//! The library is the one that the engine found. Any result but success means "unknown": it is normal that a GPU does not
+//! Uses the library that the engine found. Any result but success means "unknown": it is normal that a GPU does not
 //! report some value, or that it is lost while it is monitored.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -99,7 +99,7 @@ impl Nvml {
             let init = function::<unsafe extern "C" fn() -> c_int>(library, &["nvmlInit_v2"]);
             let code = init.map_or(-1, |init| init());
             if code != SUCCESS {
-                return Err(format!("NVML does not initialise: {}", error_text(library, code)));
+                return Err(format!("cannot initialise NVML: {}", error_text(library, code)));
             }
             let count =
                 function::<unsafe extern "C" fn(*mut c_uint) -> c_int>(library, &["nvmlDeviceGetCount_v2"]);

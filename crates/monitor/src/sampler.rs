@@ -32,7 +32,7 @@ impl<T: Clone + Send + 'static> Sampler<T> {
             let mut due = Instant::now();
             loop {
                 let sample = take();
-                // The time when it is complete; its values are from before.
+                // The time of completion; the values are slightly older.
                 let now = Instant::now();
                 {
                     let mut samples = shared.lock().unwrap_or_else(PoisonError::into_inner);

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::durable::{Appender, Disk, DurableError, fault};
 
 /// Interval between syncs. A sync takes milliseconds; more frequent ones would slow down fast steps.
-const SYNC_AFTER: Duration = Duration::from_secs(5);
+const SYNC_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum line length in bytes. No event is that long, and a damaged file must not fill the memory.
 const MAX_LINE: u64 = 16 << 20;
 
@@ -39,7 +39,7 @@ pub struct Event {
 /// An event log, open for writing.
 pub struct EventLog {
     file: Appender,
-    cut: u64,
+    removed_bytes: u64,
     synced: Instant,
 }
 
@@ -51,19 +51,19 @@ impl EventLog {
 
     /// [`Self::open`] on the given disk.
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path) -> Result<Self, DurableError> {
-        let (file, cut) = Appender::open_lines(disk, path)?;
-        Ok(EventLog { file, cut, synced: Instant::now() })
+        let (file, removed_bytes) = Appender::open_lines(disk, path)?;
+        Ok(EventLog { file, removed_bytes, synced: Instant::now() })
     }
 
     /// Length of the incomplete line that was removed on opening, in bytes.
-    pub fn cut(&self) -> u64 {
-        self.cut
+    pub fn removed_bytes(&self) -> u64 {
+        self.removed_bytes
     }
 
     /// Appends an event with the current time. `fields` is a struct or a map; NaN and Inf become `null`.
     pub fn append(&mut self, kind: &str, fields: impl Serialize) -> Result<(), DurableError> {
         self.append_at(now(), kind, fields)?;
-        if self.synced.elapsed() >= SYNC_AFTER { self.sync() } else { Ok(()) }
+        if self.synced.elapsed() >= SYNC_INTERVAL { self.sync() } else { Ok(()) }
     }
 
     /// [`Self::append`], then syncs: for events that must not be lost, such as why a run stopped.

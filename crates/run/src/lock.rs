@@ -2,11 +2,11 @@
 //!
 //! Two locks are acquired, one after the other:
 //!
-//! 1. An operating-system lock on the file `write.lock`. It ends with its process, however that ends, and excludes other
-//!    processes of the same machine. On a network file system other machines may not see it: NFS with `nolock` and
-//!    Lustre with `localflock` silently keep it local.
-//! 2. The file [`OWNER_FILE`], hard-linked into place with its content, which fails on every file system if it exists. It
-//!    names machine and process, is rewritten every few seconds as a heartbeat, and excludes other machines.
+//! 1. An operating-system lock on the file `write.lock`. It ends with its process, however that ends, and excludes
+//!    other processes of the same machine. On a network file system other machines may not see it: NFS with `nolock`
+//!    and Lustre with `localflock` silently keep it local.
+//! 2. The file [`OWNER_FILE`], hard-linked into place with its content, which fails on every file system if it exists.
+//!    It names machine and process, is rewritten every few seconds as a heartbeat, and excludes other machines.
 //!
 //! An owner file of this machine is stale once the first lock is free, and is replaced. One of another machine is never
 //! replaced on a shared file system: a machine that lost the network for a while would come back and write. The error
@@ -32,7 +32,7 @@ pub const LOCK_FILE: &str = "write.lock";
 pub const OWNER_FILE: &str = "write.owner";
 
 /// Polling interval while waiting for a lock. A blocking wait could not be interrupted by a signal.
-const POLL_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The exclusive right to write in a folder, released on drop.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ pub enum LockError {
          it; if it is not, remove {} and run the command again",
         folder.display(),
         named(*holder, host.as_deref()),
-        duration(*silent),
+        duration(*silent_for),
         folder.join(OWNER_FILE).display()
     )]
     Unresponsive {
@@ -76,7 +76,7 @@ pub enum LockError {
         /// Its host name, if known.
         host: Option<String>,
         /// Time since its last heartbeat.
-        silent: Duration,
+        silent_for: Duration,
     },
     /// The owner file was removed or replaced while this process held the lock.
     #[error(
@@ -118,12 +118,12 @@ impl LockError {
     }
 
     /// Whether the holder has been killed but is still exiting; the lock will then be free soon.
-    pub fn is_dying(&self) -> bool {
-        matches!(self, LockError::Held { holder: Some(pid), host: None, .. } if is_dying(*pid))
+    pub fn is_exiting(&self) -> bool {
+        matches!(self, LockError::Held { holder: Some(pid), host: None, .. } if is_exiting(*pid))
     }
 
-    /// Exit code for this error. A lock of another machine may be retried later, as job schedulers do; for a lock of this
-    /// machine, where the user has to decide, it is `refused`.
+    /// Exit code for this error. A lock of another machine may be retried later, as job schedulers do; for a lock of
+    /// this machine, where the user has to decide, it is `refused`.
     pub fn exit(&self, refused: Exit) -> Exit {
         match self {
             LockError::Held { host: Some(_), .. } | LockError::Unresponsive { .. } => Exit::Retry,
@@ -144,7 +144,7 @@ impl LockError {
 }
 
 /// Whether a process is gone or exiting. Exiting can take seconds for a process with much memory or a GPU.
-fn is_dying(pid: u32) -> bool {
+fn is_exiting(pid: u32) -> bool {
     let process = PathBuf::from(format!("/proc/{pid}"));
     if !cfg!(target_os = "linux") || !Path::new("/proc/self").exists() {
         return false;
@@ -184,7 +184,7 @@ impl FolderLock {
         while !stop.load(Ordering::Relaxed) {
             match Self::acquire(folder) {
                 Ok(_) => return Ok(true),
-                Err(LockError::Held { .. }) => std::thread::sleep(POLL_EVERY),
+                Err(LockError::Held { .. }) => std::thread::sleep(POLL_INTERVAL),
                 Err(error) => return Err(error),
             }
         }
@@ -221,12 +221,12 @@ impl FolderLock {
         }
         let ownership = match Ownership::claim(folder, machine, is_shared) {
             Ok(Claim::Ours(ownership)) => ownership,
-            Ok(Claim::Others { owner, silent }) => {
+            Ok(Claim::Others { owner, silent_for }) => {
                 let folder = folder.to_owned();
                 let holder = owner.as_ref().map(|owner| owner.pid);
                 let host = owner.map(|owner| owner.host);
-                return Err(match silent {
-                    Some(silent) => LockError::Unresponsive { folder, holder, host, silent },
+                return Err(match silent_for {
+                    Some(silent_for) => LockError::Unresponsive { folder, holder, host, silent_for },
                     None => LockError::Held { folder, holder, host },
                 });
             }
@@ -308,7 +308,8 @@ mod tests {
     #[test]
     fn a_rebooted_machine_replaces_its_own_lock() {
         let folder = tempfile::tempdir().unwrap();
-        // At once on a local disk; on a shared one, where two machines may have the same name, after a time without heartbeat.
+        // At once on a local disk; on a shared one, where two machines may have the same name, after a time without
+        // heartbeat.
         killed_on(folder.path(), "node01", "boot 1");
         let rebooted = machine("node01", "boot 2");
         let held = FolderLock::acquire_as(folder.path(), &rebooted, true).unwrap_err();
@@ -328,7 +329,7 @@ mod tests {
         let held = FolderLock::acquire_as(folder.path(), &other, true).unwrap_err();
         let process = format!("process {} on node01", std::process::id());
         assert!(matches!(held, LockError::Held { .. }) && held.to_string().contains(&process), "{held}");
-        assert!(!held.is_dying(), "process ids of another machine mean nothing here");
+        assert!(!held.is_exiting(), "process ids of another machine mean nothing here");
         assert_eq!(held.exit(Exit::Usage), Exit::Retry, "a scheduler may try again");
 
         age(folder.path(), 600);

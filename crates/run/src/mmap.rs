@@ -1,5 +1,5 @@
-//! Memory-mapped files. When a mapped file is truncated or its disk fails, reading it raises SIGBUS, which would end the
-//! program without a message; the handler of this module prevents that.
+//! Memory-mapped files. When a mapped file is truncated or its disk fails, reading it raises SIGBUS, which would end
+//! the program without a message; the handler of this module prevents that.
 //!
 //! | [`OnReadFault`] | used by | effect on a page that cannot be read |
 //! |---|---|---|
@@ -44,9 +44,9 @@ impl MappedFile {
         }
     }
 
-    /// Lets the system drop the pages until they are read again.
+    /// Lets the system free the pages; they are read from the file again when needed.
     pub fn release(&self) {
-        // SAFETY: the mapping is of a file and read-only, so its pages come back with the same bytes.
+        // SAFETY: the mapping is of a file and read-only, so its pages are read again with the same bytes.
         #[cfg(unix)]
         let _ = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
     }

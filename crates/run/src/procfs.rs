@@ -38,7 +38,7 @@ impl CpuTicks {
     }
 }
 
-/// The part of `/proc/PID/stat` that is used here.
+/// The fields of `/proc/PID/stat` that this program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
     /// State letter: `R` running, `S` sleeping, `Z` zombie, `X` dead.

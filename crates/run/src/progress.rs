@@ -15,7 +15,7 @@ pub trait Progress: Sync {
     fn finish(&self) {}
     /// A message for the user, shown without disturbing a progress bar.
     fn say(&self, _message: &str) {}
-    /// A training stage of `steps` steps starts, or resumes after step `from`. `described` is its setup in lines.
+    /// A training stage of `steps` steps starts, or resumes after step `from`. `described` is its setup, line by line.
     fn stage(&self, _name: &'static str, _from: u64, _steps: u64, _described: &[String]) {}
     /// A step of the stage is done.
     fn step(&self, _progress: &StepProgress) {}
@@ -23,33 +23,35 @@ pub trait Progress: Sync {
     fn stage_end(&self) {}
 }
 
-/// What is reported about a training step.
+/// Progress of a training stage after a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepProgress {
     /// Steps of the stage that are done.
     pub step: u64,
-    /// Passes over the data, with fractions.
+    /// Epochs so far, including the fraction of the current one.
     pub epoch: f64,
     /// Loss of this step.
     pub loss: f64,
-    /// Mean of the last losses.
+    /// Mean of the most recent losses.
     pub mean: f64,
-    /// Direction of the last losses; `None` where there are too few of them.
+    /// Direction of the most recent losses; `None` where there are too few of them.
     pub direction: Option<Direction>,
-    /// Other measured numbers by name.
+    /// Other measured values by name.
     pub numbers: Vec<(&'static str, f64)>,
     /// Clips per second over the last seconds.
     pub rate: f64,
-    /// Share of the last seconds that steps took on the device, each from its start to its end. `None` where the device
-    /// is the CPU. Gaps between the kernels of a step are included: kernel times need the driver's profiler, which costs
-    /// time, and only a benchmark asks for them.
+    /// Fraction (0 to 1) of the last seconds in which a step ran on the device; `None` on the CPU. Gaps between the
+    /// kernels of a step are included: kernel times need the driver's profiler, which slows training, so only
+    /// benchmarks measure them.
     ///
-    /// The event `step` and the curve `STAGE/busy` keep the name `busy` that this share has in stored runs. The busy share of
-    /// a benchmark is another one: the time in which kernels ran (`docs/src/benchmarks.md`, "Busy share").
+    /// The event `step` and the curve `STAGE/busy` keep the name `busy` that this share has in stored runs. The busy
+    /// share of a benchmark is another one: the time in which kernels ran (`docs/src/benchmarks.md`, "Busy share").
     pub on_device: Option<f64>,
-    /// Share of the last seconds that the loop waited for batches. `None` before the first measured step.
+    /// Fraction (0 to 1) of the last seconds in which the loop waited for batches; `None` before the first measured
+    /// step.
     pub wait: Option<f64>,
-    /// Share of the last seconds that steps waited while gradients were summed over processes. `None` in a run of one process.
+    /// Fraction (0 to 1) of the last seconds in which steps waited for gradients to be summed over processes; `None`
+    /// in a run of one process.
     pub communication: Option<f64>,
     /// Learning rate of this step.
     pub learning_rate: f64,

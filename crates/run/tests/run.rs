@@ -1,6 +1,6 @@
-//! Behaviour of the crate as its users see it, one module per noun.
+//! Integration tests of the crate, one module per part.
 
-// Helpers of tests are tests too; clippy only exempts the functions marked so.
+// Clippy exempts only functions marked as tests from this lint; test helpers need it too.
 #![allow(clippy::unwrap_used)]
 
 #[path = "run/checkpoint.rs"]

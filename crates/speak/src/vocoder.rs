@@ -204,7 +204,7 @@ impl Vocoder {
         instance_normalize(&mut features, channels);
         let mut tape = Tape::new(Arc::clone(engine.layout()), Precision::F32);
         let input = tape.input([1, frames, channels], DType::F32);
-        let vector = encoder.vector(&mut tape, input);
+        let vector = encoder.embed(&mut tape, input);
         run(engine, tape, &[(input, &features)], &[], vector).map(Some)
     }
 
@@ -280,7 +280,7 @@ impl Vocoder {
                 }
                 let latents = tape.input([1, rows, sizes.latent], DType::F32);
                 let vector = tape.input([1, sizes.speaker], DType::F32);
-                let z = decoder.stretch(&mut tape, latents);
+                let z = decoder.upsample_latents(&mut tape, latents);
                 let wave = decoder.wave(&mut tape, z, vector);
                 run(&mut self.engine, tape, &[(latents, &spoken.latents), (vector, speaker)], &[], wave)
             }

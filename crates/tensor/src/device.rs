@@ -42,7 +42,7 @@ impl Serialize for Device {
     }
 }
 
-/// A text that names no device.
+/// The text is not the name of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a device: write cpu, cuda, or cuda:1 for the second GPU")]
 pub struct BadDevice(String);
@@ -85,7 +85,7 @@ pub struct Inventory {
 pub struct DeviceChoice {
     /// The chosen device.
     pub device: Device,
-    /// One sentence, for people.
+    /// Why it was chosen, as a sentence for display.
     pub reason: String,
 }
 

@@ -19,7 +19,7 @@ pub struct MemoryPlan {
     pub scratch_bytes: usize,
     /// Size of the inputs in bytes.
     pub input_bytes: usize,
-    /// The most bytes that are alive at once: a lower bound for any plan.
+    /// Largest number of bytes in use at the same time: a lower bound for any plan.
     pub alive_bytes: usize,
 }
 

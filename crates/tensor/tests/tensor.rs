@@ -1,6 +1,6 @@
 //! Integration tests of the engine, one module per part.
 
-// Helpers are tests too, but clippy only exempts functions marked as tests.
+// Clippy exempts only functions marked as tests from this lint; test helpers need it too.
 #![allow(clippy::unwrap_used)]
 
 #[path = "tensor/collective.rs"]

@@ -16,9 +16,9 @@ CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split()
 SOUNDS = [vowel + stress for vowel in VOWELS for stress in "012"] + CONSONANTS
 
 
-# Commonness by SCOWL level. 1 is any other word of the dictionary, most of them names; 0 is spoken only if a text contains
-# it, never sampled.
-COMMONNESS = {10: 5, 20: 4, 35: 3, 40: 3, 50: 2}
+# Frequency class by SCOWL level. 1 is any other word of the dictionary, most of them names; 0 is spoken only if a text
+# contains it, never sampled.
+FREQUENCY_CLASSES = {10: 5, 20: 4, 35: 3, 40: 3, 50: 2}
 NOT_SAMPLED = re.compile("fuck|shit|cunt|nigg|fagg|whore|slut|bitch|rapist|^rape|^raping|porn")
 
 
@@ -30,12 +30,12 @@ def shared(a, b):
 
 
 def main(pronunciations, lists, out):
-    commonness = {}
+    frequency_class = {}
     for kind in ("english-words", "american-words", "english-contractions", "english-upper", "american-upper"):
-        for level, value in COMMONNESS.items():
+        for level, value in FREQUENCY_CLASSES.items():
             path = pathlib.Path(lists) / f"{kind}.{level}"
             for line in path.read_text(encoding="latin-1").split() if path.exists() else []:
-                commonness[line.lower()] = max(value, commonness.get(line.lower(), 1))
+                frequency_class[line.lower()] = max(value, frequency_class.get(line.lower(), 1))
     entries = {}
     for line in open(pronunciations, encoding="utf-8"):
         word, *sounds = line.split("#")[0].split()
@@ -48,12 +48,12 @@ def main(pronunciations, lists, out):
         keep = shared(before, word)
         words += bytes([ord("A") + keep]) + word[keep:].encode() + b"\n"
         spoken += entries[word] + b"\0"
-        common.append(0 if NOT_SAMPLED.search(word) else commonness.get(word, 1))
+        common.append(0 if NOT_SAMPLED.search(word) else frequency_class.get(word, 1))
         before = word
     body = b"".join(len(part).to_bytes(4, "little") + part for part in (words, spoken, common))
     packed = zlib.compress(body, 9)
     open(out, "wb").write(packed)
-    print(f"{len(entries)} words, {[common.count(c) for c in range(6)]} by commonness, {len(packed)} bytes")
+    print(f"{len(entries)} words, {[common.count(c) for c in range(6)]} by frequency class, {len(packed)} bytes")
 
 
 main(*sys.argv[1:])

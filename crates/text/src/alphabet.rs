@@ -1,11 +1,11 @@
-//! Characters that cleaned text of each language consists of. Used to check a corpus before a vocabulary exists, and to give
-//! every letter a token when a vocabulary is trained.
+//! The characters of cleaned text, by language. Used to check a corpus before there is a vocabulary, and to give every
+//! letter a token when a vocabulary is trained.
 
 use super::Cleaner;
 use super::english::pronunciation;
 
-/// Letters and punctuation expected after cleaning. The Coqui and default cleaners leave nearly the same set. `None` for
-/// languages without a list (Chinese, Japanese and Korean have no short one).
+/// Letters and punctuation expected after cleaning. The Coqui and default cleaners leave nearly the same set. `None`
+/// for languages without a list (Chinese, Japanese and Korean have no short one).
 pub fn alphabet(language: &str, cleaner: Cleaner) -> Option<&'static str> {
     Some(match super::canonical(language).as_str() {
         "en" if cleaner == Cleaner::Phonemes => pronunciation::ALPHABET,

@@ -1,11 +1,11 @@
-//! The form in which two texts are compared: a transcript and the output of a speech recogniser.
+//! Normalises a transcript and the output of a speech recogniser, so that they can be compared.
 //!
 //! 1. The language's default cleaner writes out numbers, dates, units and abbreviations, so that "12 kg" and "twelve
 //!    kilograms" are equal. If the language has no rules, digits are left unchanged.
 //! 2. Compatibility forms are unified (NFKC) and letters lower-cased; in Persian, Arabic ي and ك become ی and ک.
 //! 3. Combining marks that are not part of a letter are dropped (Arabic vowel signs).
-//! 4. Apostrophes are removed ("don't" becomes "dont"); every other character that is neither letter nor digit separates
-//!    words.
+//! 4. Apostrophes are removed ("don't" becomes "dont"); every other character that is neither letter nor digit
+//!    separates words.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;

@@ -1,12 +1,12 @@
-//! Removes terminal control sequences, so that a colour code pasted with a log line is not read aloud as "thirty one m".
+//! Removes terminal control sequences, so that a colour code in a pasted log line is not read aloud as "thirty one m".
 //!
 //! This module handles the sequences that start with an escape character, including their printable parameters. Single
 //! control characters are handled by [`super::normalize`].
 
 use std::borrow::Cow;
 
-/// Starts a sequence. The 8-bit equivalents that some terminals accept are left alone: in practice they are letters of text
-/// decoded with the wrong encoding.
+/// Starts a sequence. The 8-bit equivalents that some terminals accept are left alone: in practice they are letters of
+/// text decoded with the wrong encoding.
 const ESCAPE: char = '\u{1b}';
 const BELL: char = '\u{7}';
 
@@ -35,14 +35,15 @@ fn after_sequence(text: &str) -> &str {
         text.chars().next().filter(|c| (from..=to).contains(c)).map_or(0, char::len_utf8)
     };
     match text.chars().next() {
-        // Parameters, intermediates, one final character. Any other character ends the sequence early and is text again.
+        // Parameters, intermediates, one final character. Any other character ends the sequence early and is text
+        // again.
         Some('[') => {
             let rest = &text[1..];
             let rest = &rest[skip(rest, ' ', '?')..];
             &rest[last(rest, '@', '~')..]
         }
-        // A string up to its terminator. An unterminated one is cut at the end of the line, so that a stray byte costs at
-        // most one line.
+        // A string up to its terminator. An unterminated one is cut at the end of the line, so that a stray byte costs
+        // at most one line.
         Some('P' | 'X' | ']' | '^' | '_') => {
             let rest = &text[text.find([BELL, ESCAPE, '\n', '\r']).unwrap_or(text.len())..];
             rest.strip_prefix(BELL).or_else(|| rest.strip_prefix("\u{1b}\\")).unwrap_or(rest)
@@ -87,7 +88,7 @@ mod tests {
             let left = strip_escape_sequences(&text);
             prop_assert!(!left.contains(ESCAPE) && left.len() <= text.len());
             let mut chars = text.chars();
-            prop_assert!(left.chars().all(|c| chars.any(|d| d == c)), "{left:?} is no part of {text:?}");
+            prop_assert!(left.chars().all(|c| chars.any(|d| d == c)), "{left:?} is not a subsequence of {text:?}");
         }
 
         #[test]

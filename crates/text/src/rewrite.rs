@@ -1,5 +1,5 @@
-//! Regular-expression rewriting with look-around. The `regex` crate matches in linear time and therefore has no look-behind,
-//! so a rule receives the text before and after its match instead.
+//! Regular-expression rewriting with look-around. The `regex` crate matches in linear time and therefore has no
+//! look-behind, so a rule receives the text before and after its match instead.
 
 use regex::{Captures, Regex};
 
@@ -42,13 +42,13 @@ impl<'t> Found<'t> {
     pub fn is_whole_number(&self) -> bool {
         let mut before = self.before.chars().rev();
         let last = before.next();
-        let cut_before = last.is_some_and(|c| c.is_ascii_digit())
+        let continues_before = last.is_some_and(|c| c.is_ascii_digit())
             || (last.is_some_and(is_number_punctuation) && before.next().is_some_and(|c| c.is_ascii_digit()));
         let mut after = self.after.chars();
         let first = after.next();
-        let cut_after = first.is_some_and(|c| c.is_ascii_digit())
+        let continues_after = first.is_some_and(|c| c.is_ascii_digit())
             || (first.is_some_and(is_number_punctuation) && after.next().is_some_and(|c| c.is_ascii_digit()));
-        !cut_before && !cut_after
+        !continues_before && !continues_after
     }
 
     /// Last word before the match, in lower case, if only spaces are in between; otherwise empty.
@@ -69,8 +69,8 @@ fn is_number_punctuation(c: char) -> bool {
     matches!(c, '.' | ',' | '/' | ':' | '-')
 }
 
-/// Replaces each match of `pattern` by the result of `rule`; `None` leaves the match unchanged. A space is inserted where a
-/// replacement would otherwise touch a neighbouring letter.
+/// Replaces each match of `pattern` by the result of `rule`; `None` leaves the match unchanged. A space is inserted
+/// where a replacement would otherwise touch a neighbouring letter.
 pub(crate) fn rewrite(text: &str, pattern: &Regex, mut rule: impl FnMut(&Found) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 2);
     let mut copied = 0;
@@ -94,7 +94,7 @@ pub(crate) fn rewrite(text: &str, pattern: &Regex, mut rule: impl FnMut(&Found) 
     out
 }
 
-/// Replaces each character for which `word` returns a word by that word, with a space on both sides.
+/// Replaces each character for which `word` returns a word, and puts a space on both sides of it.
 pub(crate) fn replace_signs(text: &str, word: impl Fn(char) -> Option<&'static str>) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -110,18 +110,18 @@ pub(crate) fn replace_signs(text: &str, word: impl Fn(char) -> Option<&'static s
     out
 }
 
-/// Repeats `pass` until it changes nothing. Reading one item can uncover another that its neighbours hid ("site.com1403").
-/// Clean text costs one pass, ordinary text two, hostile text at most eight.
+/// Repeats `pass` until it changes nothing: replacing one item can expose another next to it ("site.com1403"). Clean
+/// text takes one pass, ordinary text two, hostile text at most eight.
 pub(crate) fn until_stable(text: &str, pass: impl Fn(&str) -> String) -> String {
-    let mut settled = pass(text);
+    let mut current = pass(text);
     for _ in 0..7 {
-        let next = pass(&settled);
-        if next == settled {
+        let next = pass(&current);
+        if next == current {
             break;
         }
-        settled = next;
+        current = next;
     }
-    settled
+    current
 }
 
 /// Whether two words would run together. Digits may touch: a rule that only rewrites a sign must not split a number.

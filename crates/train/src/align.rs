@@ -1,7 +1,8 @@
-//! Which token is spoken at each audio code: hidden Markov models of single letters, trained on the corpus itself.
+//! Aligns text with audio codes: finds the token spoken at each code, by hidden Markov models of single letters that are
+//! trained on the corpus itself.
 //!
 //! Every token is a chain of states (one per letter), each state one Gaussian over cepstra of the cached mels. Training
-//! starts from evenly cut clips and alternates between estimating the Gaussians and finding the best monotonic path
+//! starts from evenly divided clips and alternates between estimating the Gaussians and finding the best monotonic path
 //! (Viterbi). It takes seconds and needs no GPU. Sums run in a fixed order, so that a resumed run gets the same alignment.
 
 use crate::bad_records::BadRecords;
@@ -20,7 +21,7 @@ const FEATURES: usize = 2 * CEPSTRA;
 /// Mel frames per feature frame (23 ms), and feature frames per audio code.
 const FRAMES_PER_STEP: usize = 2;
 const STEPS_PER_CODE: usize = 2;
-/// Rounds of re-estimation. The likelihood hardly moves after ten.
+/// Training iterations. The likelihood hardly changes after ten.
 const ROUNDS: usize = 12;
 /// Clips that the Gaussians are estimated from; more take longer and do not improve them.
 const TRAINING_CLIPS: usize = 3_000;
@@ -30,12 +31,12 @@ const FREQUENT_PAIR: usize = 150;
 const SKIP: f32 = -2.0;
 /// Scale of Gaussian log-likelihoods: neighbouring frames are far from independent.
 const ACOUSTIC_SCALE: f32 = 0.3;
-/// Frames of the overall mean and variance mixed into each Gaussian, for states that are rare.
+/// Frames of the overall mean and variance mixed into each Gaussian, for rare states.
 const PRIOR_FRAMES: f64 = 20.0;
 /// Lower bound of a variance, as a share of the overall variance.
 const VARIANCE_FLOOR: f64 = 0.05;
 /// Maximum states per token: pieces of more than four letters are rare and spoken quickly.
-const MOST_STATES: usize = 4;
+const MAX_STATES: usize = 4;
 
 /// The token index at each code, for some of the records.
 #[derive(Debug, Default)]
@@ -131,7 +132,7 @@ fn sound(tokenizer: &Tokenizer, id: i32) -> Sound {
     match piece.chars().filter(|c| c.is_alphanumeric()).count() {
         0 => Sound::Pause { space: false },
         _ if special => Sound::Pause { space: false },
-        letters => Sound::Letters(letters.min(MOST_STATES)),
+        letters => Sound::Letters(letters.min(MAX_STATES)),
     }
 }
 
@@ -391,7 +392,7 @@ impl Gaussians {
     }
 }
 
-/// A path that stays equally long at every position.
+/// A path with the same duration at every position.
 fn even_path(steps: usize, places: usize) -> Vec<u32> {
     (0..steps).map(|step| (step * places / steps.max(1)) as u32).collect()
 }

@@ -17,16 +17,16 @@ pub struct BadRecords {
 }
 
 impl BadRecords {
-    /// None yet, of `total` records that are read. `doing` names what is computed from them.
+    /// Starts without bad records, for a pass over `total` records. `doing` names what is computed from them.
     pub fn new(doing: &'static str, rate: f64, total: usize) -> BadRecords {
         BadRecords { doing, rate, total, found: Vec::new() }
     }
 
-    /// What was read of a record; `None` where the record is bad.
+    /// Returns what was read; `None` if the record is bad, which is counted.
     ///
     /// # Errors
-    /// [`TrainError::BadRecords`] where more records are bad than the budget allows: good ones that follow cannot undo it.
-    /// [`TrainError::Record`] where the storage failed, since the record may be good.
+    /// [`TrainError::BadRecords`] as soon as more records are bad than the budget allows: later good ones cannot change that.
+    /// [`TrainError::Record`] if the storage failed, since the record may be good.
     pub fn check<T>(&mut self, read: Result<T, RecordError>) -> Result<Option<T>, TrainError> {
         match read {
             Ok(read) => return Ok(Some(read)),
@@ -45,8 +45,8 @@ impl BadRecords {
         Ok(None)
     }
 
-    /// A line that names the bad records with their reasons; `None` where there are none. `left_out_of` says what they are
-    /// missing from.
+    /// A line that names the bad records with their reasons; `None` if there are none. `left_out_of` names what
+    /// they are missing from.
     pub fn message(&self, left_out_of: &str) -> Option<String> {
         (!self.found.is_empty()).then(|| {
             let (bad, total) = (self.found.len(), self.total);

@@ -1,4 +1,4 @@
-//! The model that training begins from (`--from`): how it reads text.
+//! How the base model (`--from`) reads text: its vocabulary, its cleaner, and the preset of its size.
 
 use crate::preferences::is_set_by_user;
 use crate::run_error::RunError;
@@ -22,19 +22,19 @@ fn preset_of(gpt: &serde_json::Value) -> Option<Preset> {
     })
 }
 
-/// How the model that training begins from reads text.
+/// How the base model reads text.
 pub struct BaseText {
     /// Its vocabulary.
     pub vocabulary: Tokenizer,
     /// The cleaner that the vocabulary was trained with.
     cleaner: Cleaner,
-    /// The preset whose GPT has its size.
+    /// The preset whose GPT has the size of the model's; `None` if there is none.
     preset: Option<Preset>,
 }
 
 impl BaseText {
-    /// Reads it from a model folder that `stage`, or every stage, begins from; `None` where the model has no GPT, the only part
-    /// that reads text tokens.
+    /// Reads the folder of the base model. `stage` is the only stage to train; `None` trains all. Returns `None` if the model
+    /// has no GPT, the only part that reads text tokens.
     pub fn load(from: &Path, stage: Option<StageKind>) -> Result<Option<BaseText>, RunError> {
         let owned = || from.to_owned();
         if !from.join(MANIFEST).is_file() {
@@ -84,7 +84,7 @@ impl BaseText {
     }
 }
 
-/// The vocabulary that the base model of a run had when the run began; `None` where it began from scratch.
+/// The vocabulary that the base model of a run had when the run began; `None` if it began from scratch.
 pub fn base_vocabulary(run: &Path) -> Result<Option<Tokenizer>, RunError> {
     let path = run.join(BASE_VOCABULARY_FILE);
     Ok(if path.is_file() { Some(Tokenizer::load(&path)?) } else { None })

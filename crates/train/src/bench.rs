@@ -115,7 +115,7 @@ struct Timed {
     shape: [usize; 3],
     rows: u64,
     seconds: f64,
-    /// Time from the step's start to its end on the device; `None` where the device has no clock.
+    /// Time from the step's start to its end on the device; `None` if the device has no clock.
     spanned: Option<f64>,
     waited: Duration,
 }
@@ -249,7 +249,7 @@ impl Profiled {
     }
 }
 
-/// Seconds that steps were on the device, each from its start to its end; `None` where the device has no clock.
+/// Seconds that steps were on the device, each from its start to its end; `None` if the device has no clock.
 fn spans(timed: &[Timed]) -> Option<f64> {
     timed.iter().map(|step| step.spanned).sum()
 }

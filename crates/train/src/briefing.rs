@@ -44,7 +44,7 @@ impl Fingerprint {
         Fingerprint { records: source.len(), content: source.fingerprint(), vocabulary }
     }
 
-    /// How the corpus of this rank differs from that of rank 0; `None` where it is the same.
+    /// How the corpus of this rank differs from that of rank 0; `None` if it is the same.
     fn difference(&self, rank_0: &Fingerprint) -> Option<String> {
         if self.records != rank_0.records {
             Some(format!("{} usable clips, and rank 0 has {}", self.records, rank_0.records))

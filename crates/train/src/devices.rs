@@ -5,7 +5,7 @@ use crate::error::TrainError;
 use crate::ranks::RankError;
 use crate::ranks::discovery::Identity;
 use crate::run_error::RunError;
-use crate::strategy::{self, Decision, Feed, Found, Strategy, StrategyRequest};
+use crate::strategy::{self, AvailableGpus, Decision, Feed, Strategy, StrategyRequest};
 use crate::training_data::DataGpu;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
@@ -21,7 +21,7 @@ pub struct DeviceRequest<'a> {
     pub simulate_gpus: Option<u32>,
     /// `--strict-devices`: a GPU of the settings that is missing is an error.
     pub strict: bool,
-    /// This process, where the run has several.
+    /// The rank of this process; `None` in a run of one process.
     pub rank: Option<&'a Identity>,
 }
 
@@ -52,7 +52,7 @@ pub struct RunDevices {
 impl RunDevices {
     /// Chooses the devices of a run of one process, on this machine or on a simulated one with `simulate_gpus` GPUs.
     ///
-    /// Where `data.data_gpu` or `data.model_gpu` name GPUs that do not exist, the run falls back to those that do, unless
+    /// If `data.data_gpu` or `data.model_gpu` name GPUs that do not exist, the run falls back to those that do, unless
     /// `strict` makes that an error.
     pub fn choose(
         plan: &Plan,
@@ -61,8 +61,8 @@ impl RunDevices {
         strict: bool,
     ) -> Result<RunDevices, TrainError> {
         let found = match simulate_gpus {
-            Some(count) => Found::simulated(count),
-            None => Found::of(&myxtts_tensor::device::devices()),
+            Some(count) => AvailableGpus::simulated(count),
+            None => AvailableGpus::of(&myxtts_tensor::device::devices()),
         };
         let request = StrategyRequest::of(plan, device);
         let fallback = if strict { None } else { strategy::fall_back(&found, &request) };
@@ -87,7 +87,7 @@ impl RunDevices {
         device: Option<Device>,
         identity: &Identity,
     ) -> Result<RunDevices, TrainError> {
-        let found = Found::of(&myxtts_tensor::device::devices());
+        let found = AvailableGpus::of(&myxtts_tensor::device::devices());
         let request = StrategyRequest::of(plan, device);
         let visible: Vec<u32> = match &request.visible {
             Some(visible) => visible.clone(),
@@ -147,7 +147,7 @@ impl RunDevices {
         lines
     }
 
-    /// The GPU that prepares batches; `None` where the loader threads do.
+    /// The GPU that prepares batches; `None` if the loader threads do.
     pub fn data_gpu(&self) -> Option<DataGpu> {
         match self.feed.choice {
             Feed::Buffered => None,

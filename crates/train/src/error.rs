@@ -151,13 +151,13 @@ pub enum TrainError {
         step: u64,
         /// Number of steps, and whether they were consecutive, as text.
         how_many: Box<str>,
-        /// True where gradients were far too large, false where they were NaN or Inf.
+        /// True if gradients were far too large, false if they were NaN or Inf.
         exploded: bool,
         /// The file that the batch was saved to.
         saved: PathBuf,
         /// Names of its clips.
         clips: String,
-        /// The first operation with a NaN or Inf result when the batch is computed again; empty where none is found.
+        /// The first operation with a NaN or Inf result when the batch is computed again; empty if none is found.
         fault: String,
     },
     /// The requested devices cannot be used.
@@ -199,7 +199,7 @@ pub enum TrainError {
 
 impl TrainError {
     /// Whether batches could not be made. The weights trained so far are still good.
-    pub(crate) fn is_of_batches(&self) -> bool {
+    pub(crate) fn is_batch_error(&self) -> bool {
         matches!(self, TrainError::Loader(_) | TrainError::Record(_) | TrainError::Feed(_))
     }
 
@@ -237,8 +237,8 @@ impl TrainError {
     }
 }
 
-/// The exit code of an error of the engine: [`Exit::Usage`] where a device, a library or memory is missing, which other
-/// settings or an installation fix, and [`Exit::Internal`] where a call failed.
+/// The exit code of an error of the engine: [`Exit::Usage`] if a device, a library or memory is missing, which other
+/// settings or an installation fix, and [`Exit::Internal`] if a call failed.
 pub fn engine_exit(error: &myxtts_tensor::Error) -> Exit {
     use myxtts_tensor::Error;
     use myxtts_tensor::cuda::nccl::{INVALID_USAGE, NcclError, REMOTE_ERROR};

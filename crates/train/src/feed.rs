@@ -5,15 +5,15 @@
 //! maker (a thread) ──bytes──> Slot ──own copy stream──> ready ──Feed::next_batch──> Engine::take ──Feed::give_back──> free
 //! ```
 //!
-//! Batches arrive in order whatever the timing. The number of slots follows the measured waits, within the plan's limits on
+//! Batches arrive in order, independent of timing. The number of slots follows the measured waits, within the plan's limits on
 //! number and bytes.
 
-mod feeding;
 mod maker;
+mod settings;
 mod sync_maker;
 
-pub use feeding::{Depth, Feeding};
-pub use maker::{Finisher, Made, Maker, field, maker_of};
+pub use maker::{BatchCost, Finisher, Maker, field, maker_of};
+pub use settings::{Depth, FeedSettings};
 
 use crate::error::TrainError;
 use crate::fault::FeedFault;
@@ -26,83 +26,83 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A wait longer than this share of the time between two batches means that too few batches were ready.
-const TOO_LONG: f64 = 0.01;
+const LONG_WAIT_SHARE: f64 = 0.01;
 /// Shorter waits are the hand-over itself, however soon the next batch is requested: several steps are queued at once.
-const AT_ONCE: Duration = Duration::from_micros(100);
+const HAND_OVER_TIME: Duration = Duration::from_micros(100);
 /// After this many batches with most slots unused, one slot is retired.
-const SETTLED: u64 = 500;
+const RETIRE_AFTER: u64 = 500;
 /// Time without a batch after which the maker counts as stuck. The loader behind it reports its own stuck threads sooner.
-const STALL: Duration = Duration::from_secs(90);
+const STALL_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How a batch is made: its bytes on the host, then optionally a finisher on another device.
-struct Making<T> {
+struct BatchMaker<T> {
     maker: Maker<T>,
     finisher: Option<Finisher<T>>,
     /// A fault injected by `diagnose`; `None` in training. It gets no access to the measurements.
-    planted: Option<FeedFault>,
+    fault: Option<FeedFault>,
 }
 
 /// A batch that is ready for a step.
-pub struct Fed<T> {
+pub struct ReadyBatch<T> {
     /// The slot that holds it.
     pub slot: Slot,
     /// Description of the batch, from the maker.
     pub what: T,
-    /// Time and bytes that making it took.
-    pub made: Made,
+    /// Time and bytes it took to make.
+    pub made: BatchCost,
 }
 
-impl<T> Fed<T> {
+impl<T> ReadyBatch<T> {
     /// Makes a batch in a slot and starts its copy.
     fn make(
-        making: &mut Making<T>,
+        batch_maker: &mut BatchMaker<T>,
         uploader: &Uploader,
         mut slot: Slot,
         number: u64,
-    ) -> Result<Fed<T>, TrainError> {
-        let mut made = Made::default();
+    ) -> Result<ReadyBatch<T>, TrainError> {
+        let mut made = BatchCost::default();
         let start = Instant::now();
         let bytes = slot.bytes()?;
-        if let Some(planted) = &mut making.planted {
-            planted.lock();
+        if let Some(fault) = &mut batch_maker.fault {
+            fault.lock();
         }
         let until_free = start.elapsed();
         made.blocked = until_free;
         let began = Instant::now();
-        let (length, mut what) = (making.maker)(number, bytes, &mut made)?;
-        if let Some(planted) = &mut making.planted {
-            planted.stall();
+        let (length, mut what) = (batch_maker.maker)(number, bytes, &mut made)?;
+        if let Some(fault) = &mut batch_maker.fault {
+            fault.stall();
         }
         made.filling = began.elapsed().saturating_sub(made.awaited + (made.blocked - until_free));
         let began = Instant::now();
-        if let Some(planted) = &mut making.planted {
-            planted.copy(length)?;
+        if let Some(fault) = &mut batch_maker.fault {
+            fault.copy(length)?;
         }
-        match &mut making.finisher {
+        match &mut batch_maker.finisher {
             None => uploader.send(&mut slot, length)?,
             Some(finish) => finish(uploader, &mut slot, length, &mut what)?,
         }
         made.sending = began.elapsed();
         made.pageable = uploader.is_pageable();
         made.bytes = length;
-        Ok(Fed { slot, what, made })
+        Ok(ReadyBatch { slot, what, made })
     }
 }
 
 /// Batches, made ahead of time.
 pub struct Feed<T> {
-    way: Way<T>,
+    mode: Mode<T>,
     next: u64,
     meter: Meter,
 }
 
-enum Way<T> {
-    Ahead(Ahead<T>),
-    Blocking { making: Making<T>, uploader: Uploader, slot: Option<Slot> },
+enum Mode<T> {
+    Ahead(Prefetch<T>),
+    Blocking { batch_maker: BatchMaker<T>, uploader: Uploader, slot: Option<Slot> },
 }
 
-struct Ahead<T> {
-    ready: Option<Receiver<Result<Fed<T>, TrainError>>>,
+struct Prefetch<T> {
+    ready: Option<Receiver<Result<ReadyBatch<T>, TrainError>>>,
     free: Option<Sender<Slot>>,
     thread: Option<JoinHandle<()>>,
     /// Number of the batch that is made next.
@@ -128,7 +128,7 @@ pub struct Measured {
     /// Wait for the last batch.
     pub last_wait: Duration,
     /// Time and bytes of the last batch.
-    pub last_made: Made,
+    pub last_made: BatchCost,
     /// Number of slots in use.
     pub slots: usize,
     /// Bytes of all slots, spare ones included; used once on the host and once on the device.
@@ -150,7 +150,14 @@ impl<T: Send + 'static> Feed<T> {
         first: u64,
         maker: Maker<T>,
     ) -> Result<Feed<T>, TrainError> {
-        Feed::ahead(name, uploader, slot_bytes, depth, first, Making { maker, finisher: None, planted: None })
+        Feed::ahead(
+            name,
+            uploader,
+            slot_bytes,
+            depth,
+            first,
+            BatchMaker { maker, finisher: None, fault: None },
+        )
     }
 
     fn ahead(
@@ -159,12 +166,12 @@ impl<T: Send + 'static> Feed<T> {
         slot_bytes: usize,
         depth: Depth,
         first: u64,
-        mut making: Making<T>,
+        mut batch_maker: BatchMaker<T>,
     ) -> Result<Feed<T>, TrainError> {
         let (to_loop, ready) = channel();
         let (free, to_maker) = channel::<Slot>();
         let most = depth.slots(slot_bytes);
-        let least = depth.least.clamp(2, most);
+        let least = depth.min.clamp(2, most);
         let mut spare = (0..most).map(|_| uploader.slot(slot_bytes)).collect::<Result<Vec<_>, _>>()?;
         for slot in spare.drain(..least) {
             // Cannot fail: the receiver is still owned here.
@@ -176,7 +183,9 @@ impl<T: Send + 'static> Feed<T> {
         let make = move || {
             let mut number = first;
             while let Ok(slot) = to_maker.recv() {
-                let made = catch_unwind(AssertUnwindSafe(|| Fed::make(&mut making, &uploader, slot, number)));
+                let made = catch_unwind(AssertUnwindSafe(|| {
+                    ReadyBatch::make(&mut batch_maker, &uploader, slot, number)
+                }));
                 let made = made.unwrap_or_else(|panic| {
                     let said = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
                     let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -194,7 +203,7 @@ impl<T: Send + 'static> Feed<T> {
             .name(name.to_owned())
             .spawn(make)
             .map_err(|error| TrainError::Feed(format!("the thread {name} could not be started: {error}")))?;
-        let way = Way::Ahead(Ahead {
+        let mode = Mode::Ahead(Prefetch {
             ready: Some(ready),
             free: Some(free),
             thread: Some(thread),
@@ -207,7 +216,7 @@ impl<T: Send + 'static> Feed<T> {
             most,
             settled_since: 0,
         });
-        Ok(Feed { way, next: first, meter: Meter::new() })
+        Ok(Feed { mode, next: first, meter: Meter::new() })
     }
 
     /// Makes each batch when it is requested: to measure what making them ahead gains.
@@ -218,15 +227,15 @@ impl<T: Send + 'static> Feed<T> {
         maker: Maker<T>,
     ) -> Result<Feed<T>, TrainError> {
         let slot = Some(uploader.slot(slot_bytes)?);
-        let making = Making { maker, finisher: None, planted: None };
-        Ok(Feed { way: Way::Blocking { making, uploader, slot }, next: first, meter: Meter::new() })
+        let batch_maker = BatchMaker { maker, finisher: None, fault: None };
+        Ok(Feed { mode: Mode::Blocking { batch_maker, uploader, slot }, next: first, meter: Meter::new() })
     }
 
     /// Waits until every slot holds a batch, and until `not_before`; returns the number of ready batches. Does not wait for
     /// a maker that has failed: the next batch returns its error.
     pub fn wait_until_full(&self, not_before: Instant) -> usize {
-        let Way::Ahead(ahead) = &self.way else { return 0 };
-        let late = Instant::now() + STALL;
+        let Mode::Ahead(ahead) = &self.mode else { return 0 };
+        let late = Instant::now() + STALL_TIMEOUT;
         loop {
             let ready = (ahead.made_until.load(Ordering::Acquire) - self.next) as usize;
             let over = ahead.thread.as_ref().is_none_or(JoinHandle::is_finished);
@@ -244,19 +253,19 @@ impl<T: Send + 'static> Feed<T> {
     }
 
     /// Returns the next batch. Its slot must be given back after a program has taken it.
-    pub fn next_batch(&mut self) -> Result<Fed<T>, TrainError> {
+    pub fn next_batch(&mut self) -> Result<ReadyBatch<T>, TrainError> {
         let start = Instant::now();
-        let fed = match &mut self.way {
-            Way::Blocking { making, uploader, slot } => {
+        let fed = match &mut self.mode {
+            Mode::Blocking { batch_maker, uploader, slot } => {
                 let slot = slot.take().ok_or_else(|| TrainError::Feed("a slot was not given back".into()))?;
-                Fed::make(making, uploader, slot, self.next)?
+                ReadyBatch::make(batch_maker, uploader, slot, self.next)?
             }
-            Way::Ahead(ahead) => ahead.receive(self.next)?,
+            Mode::Ahead(ahead) => ahead.receive(self.next)?,
         };
         let between = self.meter.took(start);
         self.next += 1;
         self.meter.measured.last_made = fed.made;
-        if let Way::Ahead(ahead) = &mut self.way {
+        if let Mode::Ahead(ahead) = &mut self.mode {
             ahead.resize(&self.meter.measured, between);
         }
         Ok(fed)
@@ -264,29 +273,29 @@ impl<T: Send + 'static> Feed<T> {
 
     /// Returns a slot, to be filled again.
     pub fn give_back(&mut self, slot: Slot) {
-        match &mut self.way {
-            Way::Blocking { slot: place, .. } => *place = Some(slot),
-            Way::Ahead(ahead) => ahead.give_back(slot),
+        match &mut self.mode {
+            Mode::Blocking { slot: place, .. } => *place = Some(slot),
+            Mode::Ahead(ahead) => ahead.give_back(slot),
         }
     }
 
     /// Measurements so far.
     pub fn measured(&self) -> Measured {
-        let (slots, bytes) = match &self.way {
-            Way::Blocking { .. } => (1, 0),
-            Way::Ahead(ahead) => (ahead.slots, (ahead.slots + ahead.spare.len()) * ahead.slot_bytes),
+        let (slots, bytes) = match &self.mode {
+            Mode::Blocking { .. } => (1, 0),
+            Mode::Ahead(ahead) => (ahead.slots, (ahead.slots + ahead.spare.len()) * ahead.slot_bytes),
         };
         Measured { slots, bytes, ..self.meter.measured }
     }
 }
 
-impl<T> Ahead<T> {
-    fn receive(&mut self, number: u64) -> Result<Fed<T>, TrainError> {
+impl<T> Prefetch<T> {
+    fn receive(&mut self, number: u64) -> Result<ReadyBatch<T>, TrainError> {
         let ready = self.ready.as_ref().ok_or_else(|| TrainError::Feed("the feed has ended".into()))?;
-        match ready.recv_timeout(STALL) {
+        match ready.recv_timeout(STALL_TIMEOUT) {
             Ok(fed) => fed,
             Err(RecvTimeoutError::Timeout) => {
-                Err(TrainError::Feed(format!("no batch {number} within {} s", STALL.as_secs())))
+                Err(TrainError::Feed(format!("no batch {number} within {} s", STALL_TIMEOUT.as_secs())))
             }
             Err(RecvTimeoutError::Disconnected) => {
                 Err(TrainError::Feed(format!("the thread that makes batches ended before batch {number}")))
@@ -308,7 +317,7 @@ impl<T> Ahead<T> {
 
     /// Adds a slot after a wait that was too long; retires one after a long time without such a wait.
     fn resize(&mut self, measured: &Measured, between: Duration) {
-        let long = measured.last_wait > between.mul_f64(TOO_LONG).max(AT_ONCE);
+        let long = measured.last_wait > between.mul_f64(LONG_WAIT_SHARE).max(HAND_OVER_TIME);
         // The first batch is always waited for.
         if long && measured.batches > 1 {
             self.settled_since = measured.batches;
@@ -319,7 +328,7 @@ impl<T> Ahead<T> {
                 let _ = free.send(slot);
                 self.slots += 1;
             }
-        } else if measured.batches - self.settled_since >= SETTLED {
+        } else if measured.batches - self.settled_since >= RETIRE_AFTER {
             self.settled_since = measured.batches;
             self.wanted = (self.wanted - 1).max(self.least);
         }
@@ -341,7 +350,7 @@ impl Meter {
     }
 }
 
-impl<T> Drop for Ahead<T> {
+impl<T> Drop for Prefetch<T> {
     fn drop(&mut self) {
         // With both channels closed, the thread ends after its current batch.
         self.free = None;

@@ -4,7 +4,7 @@ use crate::error::TrainError;
 use crate::model::Model;
 use crate::rank_error::RankError;
 use crate::ranks::Ranks;
-use crate::ranks::join::{self, Joined};
+use crate::ranks::join::{self, JoinedEngine};
 use crate::ranks::link::{Answer, Order, control_of, unexpected};
 use crate::stage_context::StageContext;
 use crate::stages::{self, Stage};
@@ -16,13 +16,13 @@ use std::sync::Arc;
 /// Follows rank 0 to the end of the run with the settings and data of `context`; returns the exit code that rank 0 ends
 /// with.
 pub fn follow(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, TrainError> {
-    match followed(ranks, context) {
+    match follow_orders(ranks, context) {
         Err(TrainError::Ranks(RankError::Finished(exit))) => Ok(exit),
         ended => ended,
     }
 }
 
-fn followed(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, TrainError> {
+fn follow_orders(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, TrainError> {
     loop {
         match ranks.next_order()? {
             Order::Finish { exit } => return Ok(Exit::from_code(exit).unwrap_or(Exit::Internal)),
@@ -59,7 +59,7 @@ fn serve(
     context: &StageContext<'_>,
 ) -> Result<Option<Exit>, TrainError> {
     let joined = match ranks.next_order()? {
-        Order::Join { nccl } => Joined::join(ranks, stage.engine_mut(), nccl.as_deref())?,
+        Order::Join { nccl } => JoinedEngine::join(ranks, stage.engine_mut(), nccl.as_deref())?,
         Order::EndStage => return Ok(None),
         order => return Err(unexpected(&order).into()),
     };

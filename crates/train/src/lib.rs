@@ -33,9 +33,9 @@
 //! Choose the devices of a run, here on a simulated machine with two GPUs:
 //!
 //! ```
-//! use myxtts_train::strategy::{Found, Strategy, StrategyRequest, strategy};
+//! use myxtts_train::strategy::{AvailableGpus, Strategy, StrategyRequest, strategy};
 //!
-//! let machine = Found::simulated(2);
+//! let machine = AvailableGpus::simulated(2);
 //! let request = StrategyRequest { multi_gpu: true, ..StrategyRequest::default() };
 //! let decision = strategy(&machine, &request)?;
 //! assert_eq!(decision.choice, Strategy::Mirrored(vec![0, 1]));

@@ -1,7 +1,7 @@
 //! Training from little speech: settings chosen from the hours, speakers and texts of the corpus.
 //!
 //! A GPT trained as for hundreds of hours overfits an hour of speech before it learns to read: its validation loss rises
-//! after a few hundred steps, and its speech has nothing to do with the text. `bench/results/low_data_*.md` has the effect
+//! after a few hundred steps, and its speech is unrelated to the text. `bench/results/low_data_*.md` has the effect
 //! of each of these settings alone and together.
 
 use crate::training_data::Corpus;
@@ -74,9 +74,9 @@ const NEW_VOICE_HOURS: f64 = 0.5;
 const NEW_VOICE_DECODER_STEPS: u64 = 700;
 /// Passes of the GPT over every clip, and the minimum number of steps.
 const GPT_EPOCHS: f64 = 110.0;
-const LEAST_GPT_STEPS: u64 = 1_500;
+const MIN_GPT_STEPS: u64 = 1_500;
 
-/// Fills in settings left unset; those the user set stay. With enough speech they are all off. `from_nothing`: training does
+/// Fills in settings left unset; those that the user set are kept. With enough speech they are all off. `from_nothing`: training does
 /// not start from a model.
 pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice> {
     let mut choosing = Choosing { little: facts.is_little(), chosen: Vec::new() };
@@ -87,7 +87,7 @@ pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice>
     choosing.share(
         &mut training.code_masking,
         ("training.code_masking", 0.45),
-        "the GPT must predict from the text, not from the codes before",
+        "the GPT must predict from the text instead of the previous codes",
     );
     choosing.share(
         &mut training.recombination,
@@ -102,12 +102,12 @@ pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice>
     choosing.share(
         &mut training.acoustic_weight,
         ("training.acoustic_weight", 10.0),
-        "the decoder gets states that know how the last code sounds",
+        "the states given to the decoder also describe how the last code sounds",
     );
     choosing.share(
         &mut training.text_dropout,
         ("training.text_dropout", 0.1),
-        "the difference that the text makes can guide sampling",
+        "the effect of the text can then guide sampling",
     );
     if choosing.little && training.decoder_mel_weight.is_none() {
         training.decoder_mel_weight = Some(DECODER_MEL_WEIGHT);
@@ -135,7 +135,7 @@ pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice>
 }
 
 /// Settings that give a small model a new voice from minutes of speech: its decoder is trained, its GPT is kept. Nothing is
-/// chosen where the user asks for the GPT.
+/// chosen if the user asks for the GPT.
 pub fn choose_for_new_voice(plan: &mut Plan, facts: &Facts) -> Vec<Choice> {
     let training = &mut plan.training;
     let wants_gpt =
@@ -146,7 +146,7 @@ pub fn choose_for_new_voice(plan: &mut Plan, facts: &Facts) -> Vec<Choice> {
     }
     let mut choosing = Choosing { little: true, chosen: Vec::new() };
     training.gpt_steps = Some(0);
-    let why = "trained on minutes of speech, it would read worse; --gpt-steps N trains it";
+    let why = "minutes of speech would make it read worse; --gpt-steps N trains it anyway";
     choosing.add("training.gpt_steps", &0, why);
     if training.decoder_steps.is_none() {
         training.decoder_steps = Some(NEW_VOICE_DECODER_STEPS);
@@ -175,7 +175,7 @@ fn choose_for_new_models(plan: &mut Plan, facts: &Facts, choosing: &mut Choosing
     let why = "more steps would overfit";
     for (stage, key, steps, why) in [
         (StageKind::Dvae, "training.dvae_steps", DVAE_STEPS, "validation clips hardly improve after that"),
-        (StageKind::Gpt, "training.gpt_steps", of_gpt.max(LEAST_GPT_STEPS), why),
+        (StageKind::Gpt, "training.gpt_steps", of_gpt.max(MIN_GPT_STEPS), why),
         (StageKind::Decoder, "training.decoder_steps", DECODER_STEPS, "minutes on a GPU instead of an hour"),
     ] {
         let usual = plan.recipe(stage, false).steps;
@@ -201,7 +201,7 @@ impl Choosing {
         self.chosen.push(Choice { key, value: value.to_string(), why });
     }
 
-    /// A number that is 0 with enough speech.
+    /// Adds a number; 0 with enough speech.
     fn share(&mut self, setting: &mut Option<f64>, (key, value): (&'static str, f64), why: &'static str) {
         if setting.is_none() {
             *setting = Some(if self.little { value } else { 0.0 });
@@ -211,7 +211,7 @@ impl Choosing {
         }
     }
 
-    /// A switch that is off with enough speech.
+    /// Adds a switch; off with enough speech.
     fn switch(&mut self, setting: &mut Option<bool>, key: &'static str, why: &'static str) {
         if setting.is_none() {
             *setting = Some(self.little);
@@ -222,7 +222,7 @@ impl Choosing {
     }
 }
 
-/// The choices as lines for the user; empty where there are none.
+/// The choices as lines for the user; empty if there are none.
 pub fn lines(facts: &Facts, chosen: &[Choice]) -> Vec<String> {
     if chosen.is_empty() {
         return Vec::new();

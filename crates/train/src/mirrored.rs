@@ -1,5 +1,5 @@
 //! A stage on several devices: one replica per device, each in its own thread with its own weights, moments and programs.
-//! Every replica makes the same steps on its slice of every batch. Gradients are summed between backward pass and update, so
+//! Every replica runs the same steps on its slice of every batch. Gradients are summed between backward pass and update, so
 //! that all replicas take the same step and stay bit-identical. Only the state of the first replica is saved.
 //!
 //! The training loop sees one stage. If a replica fails, the others are released and the first cause is returned as the
@@ -26,7 +26,7 @@ type Work = Box<dyn FnOnce(&mut dyn Stage, &Link) + Send>;
 
 /// Allowed relative difference between norms of the same gradient: replicas on equal devices agree to the bit, on different
 /// ones up to rounding. Replicas that diverge differ by orders of magnitude more after a few steps.
-const APART: f32 = 1e-3;
+const MAX_NORM_DIFFERENCE: f32 = 1e-3;
 
 /// Connection of a replica to the others.
 struct Link {
@@ -110,7 +110,7 @@ impl Mirrored {
         }
         drop(answer);
         let link = links.remove(0);
-        let first = built(&link, machines[0], build);
+        let first = build_replica(&link, machines[0], build);
         if let Err(error) = &first {
             link.fail(error);
         }
@@ -189,7 +189,7 @@ fn communicators(machines: &[ComputeDevice]) -> Result<Vec<Arc<Communicator>>, T
     Ok(joined.into_iter().map(Arc::new).collect())
 }
 
-fn built(link: &Link, machine: ComputeDevice, build: &Build) -> Result<Box<dyn Stage>, TrainError> {
+fn build_replica(link: &Link, machine: ComputeDevice, build: &Build) -> Result<Box<dyn Stage>, TrainError> {
     let mut stage = build(machine, ReplicaSlice::of(link.replica.clone()))?;
     link.join(stage.engine_mut());
     Ok(stage)
@@ -204,7 +204,7 @@ fn serve(
     answer: Sender<(usize, Result<(), TrainError>)>,
     orders: Receiver<Work>,
 ) {
-    let stage = built(&link, machine, &build);
+    let stage = build_replica(&link, machine, &build);
     // It may hold a large model.
     drop(build);
     let mut stage = match stage {
@@ -258,10 +258,10 @@ fn is_consequence(error: &TrainError) -> bool {
 
 /// Joins the reports of the slices into the report of the whole batch. Losses and notes are parts of a sum; norms and
 /// verdicts are of the summed gradient, and so must be the same on all replicas: if not, the replicas have diverged.
-pub(crate) fn joined(reports: &[Report]) -> Result<Report, TrainError> {
+pub(crate) fn merge_reports(reports: &[Report]) -> Result<Report, TrainError> {
     let mut all = reports[0];
     for (rank, report) in reports.iter().enumerate().skip(1) {
-        let near = (report.norm - all.norm).abs() <= APART * all.norm.abs();
+        let near = (report.norm - all.norm).abs() <= MAX_NORM_DIFFERENCE * all.norm.abs();
         // After a bad step the norm is NaN or Inf on all replicas.
         let same = report.good == all.good && report.steps == all.steps && (near || !all.good);
         if !same {
@@ -323,11 +323,11 @@ impl Stage for Mirrored {
         // Reports of earlier steps that were not requested are dropped.
         let tickets = self.queued.drain(..=at).next_back().unwrap_or_default();
         let reports = self.everywhere(move |rank, stage| stage.wait(tickets[rank]))?;
-        joined(&reports)
+        merge_reports(&reports)
     }
 
     /// When one replica gets no batch, others may be in the middle of the step or past it.
-    fn outlives_failures(&self) -> bool {
+    fn survives_missing_batch(&self) -> bool {
         false
     }
 

@@ -57,7 +57,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Opens a model folder; empty where the folder does not exist.
+    /// Opens a model folder; empty if the folder does not exist.
     pub fn open(path: &Path) -> Result<Model, TrainError> {
         if !path.join(myxtts_model::weights::folder::MANIFEST).is_file() {
             return Ok(Model::default());
@@ -96,21 +96,21 @@ impl Model {
     }
 
     /// Sets the parts that serve as a starting point and are trained again.
-    pub fn set_begun(&mut self, parts: Vec<&'static str>) {
+    pub fn set_retrained(&mut self, parts: Vec<&'static str>) {
         self.begun = parts;
     }
 
     /// Whether a part serves as a starting point only.
-    pub fn is_begun(&self, part: &str) -> bool {
+    pub fn is_retrained(&self, part: &str) -> bool {
         self.begun.contains(&part)
     }
 
     /// Marks a part as trained again.
-    pub fn finish_begun(&mut self, part: &str) {
+    pub fn finish_retrained(&mut self, part: &str) {
         self.begun.retain(|begun| *begun != part);
     }
 
-    /// The shape of a tensor; `None` where there is none of that name.
+    /// The shape of a tensor; `None` if there is none of that name.
     pub fn shape(&self, name: &str) -> Option<Vec<usize>> {
         self.tensors.get(name).map(|tensor| tensor.shape.clone())
     }
@@ -150,13 +150,13 @@ impl Model {
         self.vocabulary = Some(tokenizer.to_json());
     }
 
-    /// Sets how text and recordings are preprocessed; returns the previous value where it differs.
+    /// Sets how text and recordings are preprocessed; returns the previous value if it differs.
     pub fn set_reading(&mut self, reading: Reading) -> Option<Reading> {
         let before = self.reading.replace(reading);
         before.filter(|before| self.reading.as_ref() != Some(before))
     }
 
-    /// Takes over a vocabulary. The rows of an existing GPT have a meaning: the vocabulary must be its own or an extension
+    /// Adopts a vocabulary. The rows of an existing GPT belong to its tokens: the vocabulary must be its own or an extension
     /// of it. Its text tables grow with the vocabulary and keep their old rows. Returns the number of rows before and after.
     pub fn adopt_vocabulary(
         &mut self,
@@ -206,7 +206,7 @@ impl Model {
         Ok(Some((rows, tokens)))
     }
 
-    /// The sizes of the GPT, where there is one: from the manifest, or from the shapes of an imported one; checked against
+    /// The sizes of the GPT, if there is one: from the manifest, or from the shapes of an imported one; checked against
     /// its tensors.
     pub fn gpt_sizes(&self, tokenizer: &Tokenizer) -> Result<Option<GptSizes>, TrainError> {
         let Some(said) = self.parts.get(GPT) else { return Ok(None) };
@@ -236,7 +236,7 @@ impl Model {
         self.tensors.iter().filter(|(name, _)| name.starts_with("gpt.")).map(named).collect()
     }
 
-    /// Takes over a part from an engine: the averaged weights where they are kept, else the weights.
+    /// Copies a part from an engine: the averaged weights if they are kept, else the weights.
     pub fn take(
         &mut self,
         part: &str,
@@ -261,7 +261,7 @@ impl Model {
         self.trained.insert(part.to_owned(), how);
     }
 
-    /// How a part was trained; `None` where that is not known.
+    /// How a part was trained; `None` if that is not known.
     pub fn trained(&self, part: &str) -> Option<&Value> {
         self.trained.get(part)
     }

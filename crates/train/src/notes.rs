@@ -1,4 +1,4 @@
-//! Notes for the user before a run begins: settings without effect, and what to expect of the corpus.
+//! Notes for the user before a run begins: settings without effect, and limitations of the corpus.
 
 use crate::compute_device::ComputeDevice;
 use crate::preferences::is_set_by_user;
@@ -22,9 +22,9 @@ pub struct PlannedRun<'a> {
     pub plan: &'a Plan,
     /// The device of its first replica.
     pub machine: ComputeDevice,
-    /// The only stage it trains; every stage where it is `None`.
+    /// The only stage it trains; `None` trains every stage.
     pub only: Option<StageKind>,
-    /// Whether it begins from a model.
+    /// Whether it starts from a model.
     pub fine_tune: bool,
 }
 
@@ -54,7 +54,7 @@ fn gpu_only(run: &PlannedRun<'_>) -> Option<String> {
     Some(format!("no effect on a CPU, which shares its memory with the batches: {}", set.join(", ")))
 }
 
-/// Settings of the GPT stage, where other stages are trained as well or instead.
+/// Settings of the GPT stage in a run that trains other stages too, or only others.
 fn gpt_only(run: &PlannedRun<'_>) -> Option<String> {
     let others = [StageKind::Dvae, StageKind::Decoder].into_iter().any(|stage| {
         run.only.is_none_or(|only| only == stage) && run.plan.recipe(stage, run.fine_tune).steps > 0
@@ -71,7 +71,7 @@ fn gpt_only(run: &PlannedRun<'_>) -> Option<String> {
     }
 }
 
-/// Settings that freeze weights, where no model has trained these weights.
+/// Settings that freeze weights that no model has trained.
 fn untrained_base(run: &PlannedRun<'_>) -> Option<String> {
     let training = &run.plan.training;
     let frozen = match (training.lora_rank, training.freeze_layers) {
@@ -99,7 +99,7 @@ fn beyond_the_model(run: &PlannedRun<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Notes on the clips of a corpus; an error where there is none to train on.
+/// Notes on the clips of a corpus; an error if there is none to train on.
 pub fn corpus_notes(corpus: &Corpus, data: &DataPlan) -> Result<Vec<String>, RunError> {
     let mut notes = Vec::new();
     match corpus.train.len() {
@@ -118,8 +118,8 @@ pub fn corpus_notes(corpus: &Corpus, data: &DataPlan) -> Result<Vec<String>, Run
     }
     if corpus.validation.is_empty() {
         let remedy = match corpus.source.len() {
-            1 => "that takes a second clip",
-            _ => "raise data.val_fraction to have them",
+            1 => "validation needs a second clip",
+            _ => "raise data.val_fraction to get them",
         };
         notes.push(format!(
             "the validation set is empty (data.val_fraction = {}): no validation, no best checkpoint, no early stop and no \

@@ -26,7 +26,7 @@ pub const MODEL_FOLDER: &str = "model";
 /// What a run trains, apart from its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The only stage to train; every stage where it is `None`.
+    /// The only stage to train; `None` trains every stage.
     pub only: Option<StageKind>,
     /// The model folder to fine-tune; `None` trains from scratch.
     pub from: Option<PathBuf>,
@@ -37,7 +37,7 @@ pub struct Request {
 pub struct Devices<'a> {
     /// The devices of this process, at least one, with a replica on each.
     pub machines: &'a [ComputeDevice],
-    /// The processes of the run, of which this is rank 0; `None` in a run of one process.
+    /// The processes of the run; this one is rank 0. `None` in a run of one process.
     pub ranks: Option<&'a Arc<Ranks>>,
 }
 
@@ -65,7 +65,7 @@ pub fn train(
             return Err(TrainError::NoDvae { from: from.clone() });
         }
         // Parts that are fine-tuned are trained again, starting from their weights.
-        model.set_begun(retrained_parts(plan, request.only));
+        model.set_retrained(retrained_parts(plan, request.only));
     }
     if let Some((before, after)) = model.adopt_vocabulary(&corpus.tokenizer, plan.training.seed)? {
         session.progress.say(&format!("the GPT's text tables grow from {before} rows to {after}"));
@@ -84,7 +84,7 @@ pub fn train(
     }
     let due = |model: &Model, kind: StageKind, recipe: &Recipe| {
         let wanted = request.only.is_none_or(|only| only == kind);
-        wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_begun(part_of(kind)))
+        wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_retrained(part_of(kind)))
     };
     if due(&model, StageKind::Gpt, &plan.recipe(StageKind::Gpt, fine_tune)) {
         // Check now, not after an hour of the stage before it.
@@ -99,7 +99,7 @@ pub fn train(
             (StageKind::Decoder, "data.decoder_batch_size", sizes.decoder_rows),
         ] {
             if due(&model, kind, &plan.recipe(kind, fine_tune)) {
-                evenly(setting, rows, ranks.world())?;
+                check_even_split(setting, rows, ranks.world())?;
             }
         }
     }
@@ -115,7 +115,7 @@ pub fn train(
         let recipe = plan.recipe(kind, fine_tune);
         if due(&model, kind, &recipe) {
             run_stage(session, (kind, fine_tune), &recipe, before, &context, &mut model)?;
-            model.finish_begun(part_of(kind));
+            model.finish_retrained(part_of(kind));
             model.write(&*disk, &path)?;
             // The next stage may need a long time before its first step, to compute codes or states of every clip.
             let last = request.only.is_some() || Some(&kind) == ORDER.last();
@@ -132,7 +132,7 @@ pub fn train(
     Ok(model)
 }
 
-/// The parts of a base model that are trained again: that of the only stage; else the GPT, and the decoder where its steps are
+/// The parts of a base model that are trained again: that of the only stage; else the GPT, and the decoder if its steps are
 /// set.
 pub(crate) fn retrained_parts(plan: &Plan, only: Option<StageKind>) -> Vec<&'static str> {
     match only {
@@ -143,7 +143,7 @@ pub(crate) fn retrained_parts(plan: &Plan, only: Option<StageKind>) -> Vec<&'sta
 }
 
 /// Checks that all ranks get the same number of rows.
-fn evenly(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
+fn check_even_split(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
     match rows.is_multiple_of(world) {
         true => Ok(()),
         false => {

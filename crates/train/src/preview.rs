@@ -19,7 +19,7 @@ pub struct Preview {
     pub source: Arc<dyn RecordSource>,
     /// Training batches.
     pub train: Batches,
-    /// Validation batches; `None` where the validation set is empty.
+    /// Validation batches; `None` if the validation set is empty.
     pub validation: Option<Batches>,
     /// Batches per optimiser step.
     pub of_step: u64,

@@ -36,7 +36,7 @@ pub enum RankError {
         "rank 0 waited {seconds} s at {address} for {}, which did not connect: were all {world} processes started (srun, not \
          the batch script itself, starts them under Slurm), can they reach that address, and do they have the same \
          token? --rendezvous-timeout waits longer",
-        listed(.missing, .world)
+        list_ranks(.missing, .world)
     )]
     Absent {
         /// The missing ranks.
@@ -148,7 +148,7 @@ pub enum RankError {
         rows: usize,
         /// Number of ranks of the run.
         world: usize,
-        /// The next smaller batch that can be split; 0 where there is none.
+        /// The next smaller batch that can be split; 0 if there is none.
         below: usize,
         /// The next larger batch that can be split.
         above: usize,
@@ -201,7 +201,7 @@ impl RankError {
 }
 
 /// `ranks 1 and 2 of 4`
-fn listed(ranks: &[usize], world: &usize) -> String {
+fn list_ranks(ranks: &[usize], world: &usize) -> String {
     let words: Vec<String> = ranks.iter().map(usize::to_string).collect();
     match words.split_last() {
         Some((last, [])) => format!("rank {last} of {world}"),

@@ -33,7 +33,7 @@ pub struct ReplicaSlice {
     local: u32,
     /// Whether gradients are rounded to bf16 before they are summed.
     rounded: bool,
-    /// The group that sums on the host, of threads or processes, whatever device they compute on. `None` without replicas.
+    /// The group that sums on the host, of threads or processes on any device. `None` without replicas.
     group: Option<Arc<dyn Collective>>,
 }
 

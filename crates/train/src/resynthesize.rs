@@ -13,7 +13,7 @@ use crate::error::TrainError;
 use crate::evaluate::html::{Cell, Row};
 use crate::evaluate::listener::Listener;
 use crate::evaluate::measures::{Figures, Measures, Meter};
-use crate::evaluate::texts::{similarity, soft};
+use crate::evaluate::texts::{recoverable, similarity};
 use crate::job_control::JobControl;
 use crate::model::Model;
 use crate::stages::codes::Encoder;
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// The paths of a recording, in the order of the module's table. Each has a folder of its name.
-pub const WAYS: [&str; 3] = ["original", "dvae", "decoder"];
+pub const PATHS: [&str; 3] = ["original", "dvae", "decoder"];
 
 /// Why recordings could not be resynthesised.
 #[derive(Debug, thiserror::Error)]
@@ -72,14 +72,14 @@ pub struct Recording {
 
 /// One recording and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Passed {
+pub struct ResynthesizedRecording {
     /// Its name.
     pub id: String,
     /// Its transcript.
     pub text: String,
     /// Number of its codes.
     pub codes: usize,
-    /// How well the GPT predicts the codes: cross-entropy in nats, and accuracy. `None` where the model has no GPT.
+    /// How well the GPT predicts the codes: cross-entropy in nats, and accuracy. `None` if the model has no GPT.
     pub fit: Option<Fit>,
     /// Measures of each path. The original has no distances, since it would be compared with itself.
     pub ways: BTreeMap<String, Measures>,
@@ -97,19 +97,19 @@ pub struct Resynthesis {
     /// Number of recordings with an error.
     pub failed: usize,
     /// Results in the order of the recordings.
-    pub items: Vec<Passed>,
+    pub items: Vec<ResynthesizedRecording>,
 }
 
 impl Resynthesis {
     /// The paths that were measured, in their order, with their figures.
     pub fn figures(&self) -> Vec<(&'static str, &Figures)> {
-        WAYS.into_iter().filter_map(|way| Some((way, self.ways.get(way)?))).collect()
+        PATHS.into_iter().filter_map(|way| Some((way, self.ways.get(way)?))).collect()
     }
 
     /// A row of the HTML page for each recording, with a cell for each path.
     pub fn rows(&self) -> Vec<Row<'_>> {
         let mut rows = Vec::with_capacity(self.items.len());
-        for Passed { id, text, error, ways, .. } in &self.items {
+        for ResynthesizedRecording { id, text, error, ways, .. } in &self.items {
             let cell = |way: &str| {
                 let measures = ways.get(way)?;
                 Some(Cell { file: format!("{way}/{id}.wav"), measures: Some(measures) })
@@ -126,7 +126,7 @@ pub struct Resynthesizer {
     dvae: Encoder,
     inverter: MelInverter,
     extractor: MelExtractor,
-    /// `None` where the model has only a DVAE so far.
+    /// `None` if the model has only a DVAE so far.
     synthesizer: Option<Synthesizer>,
     reading: Option<Reading>,
     meter: Meter,
@@ -164,7 +164,7 @@ impl Resynthesizer {
         self.synthesizer.as_ref().is_some_and(|model| model.quality() == Quality::Decoded)
     }
 
-    /// The synthesiser, to encode references with; `None` where the model has no GPT yet.
+    /// The synthesiser, to encode references with; `None` if the model has no GPT yet.
     pub fn synthesizer(&mut self) -> Option<&mut Synthesizer> {
         self.synthesizer.as_mut()
     }
@@ -199,11 +199,11 @@ impl Resynthesizer {
         JobControl { progress, stop }: JobControl<'_>,
         seed: u64,
     ) -> Result<Resynthesis, ResynthesizeError> {
-        let ways = if self.has_decoder() { &WAYS[..] } else { &WAYS[..2] };
+        let ways = if self.has_decoder() { &PATHS[..] } else { &PATHS[..2] };
         for way in ways {
             durable::create_folder(&durable::OsDisk, &folder.join(way))?;
         }
-        let mut items: Vec<Passed> = Vec::with_capacity(recordings.len());
+        let mut items: Vec<ResynthesizedRecording> = Vec::with_capacity(recordings.len());
         let mut said = false;
         progress.start("resynthesis", recordings.len() as u64);
         for recording in recordings {
@@ -252,9 +252,9 @@ impl Resynthesizer {
         voice: Option<&Voice>,
         folder: &Path,
         mut listener: Option<&mut Listener>,
-    ) -> Result<Passed, ResynthesizeError> {
+    ) -> Result<ResynthesizedRecording, ResynthesizeError> {
         let Recording { id, text, language, sound, reference } = recording;
-        let mut passed = Passed {
+        let mut passed = ResynthesizedRecording {
             id: id.clone(),
             text: text.clone(),
             codes: 0,
@@ -283,7 +283,8 @@ impl Resynthesizer {
             (None, _) => Ok(None),
             (Some(_), Some(voice)) if other.is_none() => Ok(Some(voice.clone())),
             (Some(own), _) => {
-                soft(own.encode_voice(std::slice::from_ref(other.as_ref().unwrap_or(&original))))?.map(Some)
+                recoverable(own.encode_voice(std::slice::from_ref(other.as_ref().unwrap_or(&original))))?
+                    .map(Some)
             }
         };
         let heard = match heard {
@@ -296,29 +297,29 @@ impl Resynthesizer {
         let mut keep = |this: &mut Self, way: &str, clip: &Clip| -> Result<Measures, ResynthesizeError> {
             let path = folder.join(way).join(format!("{id}.wav"));
             durable::write(&path, &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
-            let reference = (way != WAYS[0]).then_some(&original);
+            let reference = (way != PATHS[0]).then_some(&original);
             let mut measures = this.meter.measure(clip, reference);
             measures.similarity =
                 this.synthesizer.as_mut().and_then(|own| similarity(own, clip, heard.as_ref()));
             measures.heard = listener.as_deref_mut().and_then(|listener| match measures.flaws.silent {
-                true => Some(listener.nothing(text, language)),
-                false => listener.hear(&path, text, language),
+                true => Some(listener.silence(text, language)),
+                false => listener.transcribe(&path, text, language),
             });
             Ok(measures)
         };
         let (codes, made) = self.through_dvae(&original)?;
         passed.codes = codes.len();
-        passed.ways.insert(WAYS[0].to_owned(), keep(self, WAYS[0], &original)?);
-        passed.ways.insert(WAYS[1].to_owned(), keep(self, WAYS[1], &made)?);
+        passed.ways.insert(PATHS[0].to_owned(), keep(self, PATHS[0], &original)?);
+        passed.ways.insert(PATHS[1].to_owned(), keep(self, PATHS[1], &made)?);
         let decodes = self.has_decoder();
         let (Some(own), Some(heard)) = (self.synthesizer.as_mut().filter(|_| decodes), &heard) else {
             return Ok(passed);
         };
-        match soft(own.speak_codes(text, language, heard, &codes))? {
+        match recoverable(own.speak_codes(text, language, heard, &codes))? {
             Ok((said, fit)) => {
                 let clip = Clip { samples: said.samples, sample_rate: said.rate };
                 passed.fit = Some(fit);
-                passed.ways.insert(WAYS[2].to_owned(), keep(self, WAYS[2], &clip)?);
+                passed.ways.insert(PATHS[2].to_owned(), keep(self, PATHS[2], &clip)?);
             }
             Err(error) => passed.error = Some(error),
         }

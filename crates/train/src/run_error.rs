@@ -201,7 +201,7 @@ impl RunError {
         matches!(self, RunError::StoppedEarly { .. } | RunError::Train(TrainError::Stopped { .. }))
     }
 
-    /// The exit code; `None` where the [`cause`](Self::cause) decides.
+    /// The exit code; `None` if the [`cause`](Self::cause) decides.
     pub fn exit(&self) -> Option<Exit> {
         match self {
             RunError::Corpus(error) => error.exit(),

@@ -1,5 +1,5 @@
-//! What a run was asked to do apart from its settings, and what a resumed run may change: the stage and base model it began
-//! with, the corpus it trained on, and its settings.
+//! The request of a run apart from its settings (its stage and base model), and the checks of a resumed run: the corpus must
+//! be the same, and only some settings may change.
 
 use crate::pipeline::{MODEL_FOLDER, Request};
 use crate::run_error::RunError;
@@ -25,12 +25,12 @@ pub const REQUEST_EVENT: &str = "request";
 /// The kind of event with the identity of the corpus.
 pub const CORPUS_EVENT: &str = "corpus";
 
-/// What a run was asked to train. Stored in its folder, for when it is resumed.
+/// What a run trains apart from its settings. Stored in its folder, so that a resumed run does the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRequest {
-    /// This stage alone; every stage where it is `None`.
+    /// The only stage to train; `None` trains every stage.
     pub stage: Option<StageKind>,
-    /// The model folder it begins from.
+    /// The model folder to start from; `None` trains from scratch.
     pub from: Option<PathBuf>,
 }
 
@@ -41,7 +41,7 @@ impl From<&RunRequest> for Request {
 }
 
 impl RunRequest {
-    /// Reads the request of a run: from its file, or from its event log where the file is lost or damaged.
+    /// Reads the request of a run: from its file, or from its event log if the file is lost or damaged.
     pub fn load(folder: &RunFolder, progress: &dyn Progress) -> Result<RunRequest, RunError> {
         let path = folder.path().join(REQUEST_FILE);
         let stored = match std::fs::read(&path) {
@@ -117,7 +117,7 @@ pub fn open_for_resume(
     loop {
         match RunFolder::resume(runs, name) {
             Err(FolderError::Lock(held))
-                if held.is_dying() && began.elapsed() < EXIT_PATIENCE && !stop.load(Ordering::Relaxed) =>
+                if held.is_exiting() && began.elapsed() < EXIT_PATIENCE && !stop.load(Ordering::Relaxed) =>
             {
                 if !reported {
                     let seconds = EXIT_PATIENCE.as_secs();
@@ -139,7 +139,7 @@ const STEP_SETTINGS: [(StageKind, &str); 3] = [
     (StageKind::Decoder, "training.decoder_steps"),
 ];
 
-/// Applies settings that are given `now`, with `--resume`, to the plan of a run, and saves them with the run. Those that cannot
+/// Applies the settings given `now`, with `--resume`, to the plan of a run, and saves them with the run. Those that cannot
 /// change are refused by name.
 pub fn change_settings(
     folder: &RunFolder,

@@ -28,7 +28,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of sentences that are spoken: enough to judge by, few enough to wait for.
+/// Number of sentences that are spoken: enough to judge the model, few enough to delay training little.
 pub const SPOKEN: usize = 3;
 
 /// Maximum number of characters of an id in a file name.
@@ -158,7 +158,7 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Speaks the sentences with a stage's current weights, or their averages where those are kept.
+    /// Speaks the sentences with a stage's current weights, or their averages if those are kept.
     pub(crate) fn of_stage(
         &self,
         stage: &dyn Stage,
@@ -168,20 +168,20 @@ impl Samples<'_> {
         let mut over = Model::default();
         stage.finish(&mut over, average)?;
         if stage.kind() == StageKind::Dvae {
-            return self.rebuilt(&over, stop);
+            return self.reconstruct(&over, stop);
         }
         let whole = Stacked { over, under: self.model };
-        self.room(stage, &whole)?;
-        self.spoken(&whole, stop)
+        self.check_memory(stage, &whole)?;
+        self.speak(&whole, stop)
     }
 
     /// Speaks the sentences with the finished model.
     pub(crate) fn of_model(&self, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
-        self.spoken(&Stacked { over: Model::default(), under: self.model }, stop)
+        self.speak(&Stacked { over: Model::default(), under: self.model }, stop)
     }
 
     /// Checks the memory limit, which includes the memory of training.
-    fn room(&self, stage: &dyn Stage, model: &Stacked<'_>) -> Result<(), SampleError> {
+    fn check_memory(&self, stage: &dyn Stage, model: &Stacked<'_>) -> Result<(), SampleError> {
         const GIB: f64 = (1u64 << 30) as f64;
         let Some(limit) = self.memory_limit.filter(|_| self.machine.device != Device::Cpu) else {
             return Ok(());
@@ -195,7 +195,7 @@ impl Samples<'_> {
         Err(SampleError::Memory { need, held, limit })
     }
 
-    fn spoken(&self, model: &Stacked<'_>, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
+    fn speak(&self, model: &Stacked<'_>, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut synthesizer =
             Synthesizer::from_source(model, self.machine.device)?.with_cleaner(self.cleaner);
         let mut speak = |sentence: &Sentence| -> Result<Sample, SampleError> {
@@ -218,7 +218,7 @@ impl Samples<'_> {
     }
 
     /// The recordings of the sentences, encoded to codes and decoded again.
-    fn rebuilt(&self, model: &Model, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
+    fn reconstruct(&self, model: &Model, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut dvae = Encoder::new(model, self.machine)?;
         let (inverter, bands) = (MelInverter::new(), FrontEnd::Dvae.channels());
         let mut rebuild = |sentence: &Sentence| -> Result<Sample, SampleError> {

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 /// Steps that may be queued on a GPU before the report of the first is waited for.
 pub const AHEAD: usize = 3;
-/// Number of losses that a spike is judged by, and number of consecutive spikes that count as a new level.
+/// Number of losses that a spike is compared with, and number of consecutive spikes that count as a new level.
 const SPIKE_WINDOW: usize = 100;
 const SPIKE_PATIENCE: u32 = 20;
 /// Number of steps that a trend is computed over.
@@ -60,7 +60,7 @@ pub struct Session<'a> {
     pub listener: Option<Listener>,
 }
 
-/// Where a run is: the steps done of the current stage, and all steps of the stages before it.
+/// Position of a run: completed steps of the current stage, and all steps of the stages before it.
 #[derive(Clone, Copy)]
 struct RunPosition {
     step: u64,
@@ -68,7 +68,7 @@ struct RunPosition {
 }
 
 impl RunPosition {
-    /// The step among all steps of the run, by which curves are plotted.
+    /// The step counted over all stages; the x axis of all curves.
     fn total(self) -> u64 {
         self.before + self.step
     }
@@ -84,14 +84,14 @@ struct InFlightStep {
     control: Control,
 }
 
-/// A stage that has ended. The stage now holds the weights that become part of the model.
+/// The outcome of a stage. The stage now holds the weights that become part of the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StageOutcome {
     /// Why it ended.
     pub ended: StageEnd,
     /// Completed steps.
     pub steps: u64,
-    /// The validation whose weights were kept; `None` where there was no validation and the last weights are kept.
+    /// The validation whose weights were kept; `None` if there was no validation and the last weights are kept.
     pub chosen: Option<BestValidation>,
 }
 
@@ -123,7 +123,7 @@ struct Guards {
 }
 
 impl<'a> Session<'a> {
-    /// The newest intact checkpoint of a stage; `None` where the run has none. Damaged ones are reported and skipped.
+    /// The newest intact checkpoint of a stage; `None` if the run has none. Damaged ones are reported and skipped.
     pub fn last_of(&mut self, stage: &'static str) -> Result<Option<OpenCheckpoint>, TrainError> {
         let latest = self.store.latest_valid()?;
         for damaged in &latest.damaged {
@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
             json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }),
         )?;
         // The run ended between the last checkpoint of the stage and writing its model.
-        let spent = guards.held_out.early.is_spent();
+        let spent = guards.held_out.early.is_exhausted();
         let pace = Pace::new(Instant::now(), (stage.engine().busy(), stage.communication()));
         let (began, summed) = (Instant::now(), stage.communication());
         let mut state = Running { guards, in_flight: VecDeque::new(), pace, next: from, saved: from };
@@ -282,7 +282,7 @@ impl<'a> Session<'a> {
                 seed: seed.at(step),
             };
             let queued = match stage.submit(step, &control) {
-                Err(error) if error.is_of_batches() && stage.outlives_failures() && step > *saved => {
+                Err(error) if error.is_batch_error() && stage.survives_missing_batch() && step > *saved => {
                     let drained = self.drain(stage, in_flight, 0, guards, pace, before);
                     self.save_and_say(drained, stage, step, before, guards);
                     return Err(error);
@@ -326,7 +326,7 @@ impl<'a> Session<'a> {
                 self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
                 // Weights that only give bad steps are not worth a checkpoint.
-                if !guards.bad.is_bad_now() || done == recipe.steps || stop || ended == StageEnd::Early {
+                if !guards.bad.last_was_bad() || done == recipe.steps || stop || ended == StageEnd::Early {
                     self.save(stage, done, before, guards, score)?;
                     *saved = done;
                 }
@@ -348,7 +348,7 @@ impl<'a> Session<'a> {
 
     /// After too many bad steps: rolls back to the last checkpoint of the stage, once, and returns the step to continue
     /// from. If the cause is in the data or the settings, the same happens again and the run ends; after a temporary device
-    /// fault, it continues. Returns `None` where gradients exploded again and the stage ends with its best weights, which
+    /// fault, it continues. Returns `None` if gradients exploded again and the stage ends with its best weights, which
     /// they have not affected.
     fn rollback(
         &mut self,

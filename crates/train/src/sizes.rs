@@ -43,7 +43,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Sizes from the base model where it has the part, else from the plan.
+    /// Sizes from the base model if it has the part, else from the plan.
     pub fn of(
         plan: &Plan,
         machine: ComputeDevice,

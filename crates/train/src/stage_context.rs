@@ -1,10 +1,10 @@
-//! What a stage is built from, and how it is built: on one device, on several, or on the ranks of a run.
+//! Builds stages: on one device, on several, or on the ranks of a run.
 
 use crate::align::Alignments;
 use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::feed::Feeding;
+use crate::feed::FeedSettings;
 use crate::job_control::JobControl;
 use crate::mirrored::{Build, Mirrored};
 use crate::model::Model;
@@ -48,14 +48,14 @@ pub struct StageContext<'a> {
     pub corpus: &'a Corpus,
     /// The device of the stage, or of its first replica.
     pub machine: ComputeDevice,
-    /// The devices of the replicas; empty where there is only one.
+    /// The devices of the replicas; empty if there is only one.
     pub machines: &'a [ComputeDevice],
     /// Processes that share every batch, with one replica each; `None` in a run of one process.
     pub ranks: Option<&'a Arc<Ranks>>,
     /// The file of the audio codes; it may not exist yet.
     pub codes: PathBuf,
     /// How batches get to the device.
-    pub feeding: Feeding,
+    pub feeding: FeedSettings,
     /// Where the conditioning of the GPT's batches comes from.
     pub conditioning: Conditioning,
     /// Lengths that the GPT's batches are padded to.
@@ -127,7 +127,7 @@ impl<'a> StageContext<'a> {
                         start_delay: side.model_start_delay,
                     });
                 }
-                self.placed(settings.rows as usize, model, move |machine, slice, model| {
+                self.build_on_devices(settings.rows as usize, model, move |machine, slice, model| {
                     let (settings, source) = (settings.clone(), source.clone());
                     let sides = RecordSplit { train: &sides.0, validation: &sides.1 };
                     Ok(Box::new(DvaeStage::new(slice, settings, recipe, machine, source, sides, model)?))
@@ -153,7 +153,7 @@ impl<'a> StageContext<'a> {
                     Some(_) => self.replicas().max(1),
                     None => plan.data.batch_size,
                 };
-                self.placed(rows, model, move |machine, slice, model| {
+                self.build_on_devices(rows, model, move |machine, slice, model| {
                     let (settings, source) = (settings.clone(), source.clone());
                     let sides = RecordSplit { train: &sides.0, validation: &sides.1 };
                     Ok(Box::new(GptStage::new(slice, settings, recipe, machine, source, sides, model)?))
@@ -183,7 +183,7 @@ impl<'a> StageContext<'a> {
                 };
                 let settings = DecoderSettings { mode, feeding, ..DecoderSettings::from_plan(plan, &sizes) };
                 let clips = Arc::new(Clips::load(&settings, &*source, latents, corpus.split())?);
-                self.placed(settings.rows, model, move |machine, slice, model| {
+                self.build_on_devices(settings.rows, model, move |machine, slice, model| {
                     let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
                     Ok(Box::new(DecoderStage::new(slice, settings, recipe, machine, source, clips, model)?))
                 })
@@ -193,7 +193,7 @@ impl<'a> StageContext<'a> {
 
     /// Builds a stage on one device, or a replica of it on as many devices as a batch of `rows` rows can be split over. The
     /// batch sizes of some stages are fixed, so one of three devices may stay idle.
-    fn placed(
+    fn build_on_devices(
         &self,
         rows: usize,
         model: &mut Model,
@@ -270,7 +270,7 @@ impl<'a> StageContext<'a> {
         Ok(made)
     }
 
-    /// The tokens that the DVAE's codes have to predict; `None` where they do not.
+    /// The tokens that the DVAE's codes have to predict; `None` if they do not.
     fn token_targets(&self, sizes: &Sizes) -> Result<Option<TokenTargets>, TrainError> {
         let weight = self.plan.training.code_token_weight.unwrap_or(0.0);
         if weight <= 0.0 {

@@ -1,7 +1,7 @@
 //! The settings of each stage, from the plan of a run.
 
 use crate::compute_device::ComputeDevice;
-use crate::feed::{Depth, Feeding};
+use crate::feed::{Depth, FeedSettings};
 use crate::sizes::Sizes;
 use crate::stages::ClipOrder;
 use crate::stages::decoder::{DecoderSettings, MEL_WEIGHT};
@@ -27,7 +27,7 @@ impl DecoderSettings {
             discriminators: sizes.discriminators.clone(),
             rows: sizes.decoder_rows,
             window: sizes.decoder_window,
-            heard: sizes.speaker_frames,
+            speaker_frames: sizes.speaker_frames,
             discriminators_from: sizes.discriminators_from,
             mel_weight: plan.training.decoder_mel_weight.unwrap_or(MEL_WEIGHT),
             balance: plan.data.balance_temperature,
@@ -92,7 +92,7 @@ pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         accumulate: plan.training.gradient_accumulation_steps as u64,
         mode: Mode::default(),
         feeding: feeding(plan),
-        conditioning: Conditioning::Fed,
+        conditioning: Conditioning::Batch,
         start_delay: None,
         lengths: lengths(plan),
         seed: plan.training.seed,
@@ -108,20 +108,20 @@ pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: ComputeDevice)
     let cached = plan.data.native_loading && plan.data.preprocessing_mode != PreprocessingMode::Runtime;
     match &corpus.data_side {
         Some(DataSide { device, waveforms, .. }) => {
-            Conditioning::Sound { device: *device, waveforms: waveforms.clone() }
+            Conditioning::Waveforms { device: *device, waveforms: waveforms.clone() }
         }
         // On a CPU there is no closer memory, and without a cache there are no mels yet.
         None if plan.data.keep_on_device && cached && machine.device != Device::Cpu => {
             Conditioning::Resident { at_most: RESIDENT_SHARE }
         }
-        None => Conditioning::Fed,
+        None => Conditioning::Batch,
     }
 }
 
 /// Feed settings of a plan. Each switch can be turned off to measure its effect; none changes the results.
-pub(crate) fn feeding(plan: &Plan) -> Feeding {
+pub(crate) fn feeding(plan: &Plan) -> FeedSettings {
     let data = &plan.data;
-    Feeding {
+    FeedSettings {
         workers: data.num_workers,
         upload: match (data.prefetch_to_gpu, data.enhanced_gpu_prefetch) {
             (true, true) => Upload::Ahead,
@@ -131,7 +131,7 @@ pub(crate) fn feeding(plan: &Plan) -> Feeding {
         depth: Some(Depth::of(data.prefetch_buffer_size)),
         under_way: data.buffer_size,
         failures: FailureBudget { rate: data.failure_budget, ..FailureBudget::default() },
-        planted: None,
+        fault: None,
     }
 }
 

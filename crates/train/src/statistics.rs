@@ -49,7 +49,7 @@ pub fn variance(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Standard deviation over mean; 0 where the mean is not positive.
+/// Standard deviation over mean; 0 if the mean is not positive.
 pub fn variation(values: &[f64]) -> f64 {
     let mean = mean(values);
     if mean > 0.0 { variance(values).sqrt() / mean } else { 0.0 }

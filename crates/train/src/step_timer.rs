@@ -34,7 +34,7 @@ pub(crate) struct TimedStep<T> {
     pub step: T,
     /// Time since the step before it ended.
     pub period: Duration,
-    /// Time on the device, by its own clock; `None` where the device is the CPU.
+    /// Time on the device, by its own clock; `None` if the device is the CPU.
     pub on_device: Option<Duration>,
 }
 

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 /// The available devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct AvailableGpus {
     /// Index and name of each usable GPU, by the driver's numbering.
     pub gpus: Vec<(u32, String)>,
     /// Why there are none, or why some cannot be used.
@@ -32,13 +32,17 @@ pub struct Found {
     pub simulated: bool,
 }
 
-impl Found {
+impl AvailableGpus {
     /// The GPUs of this machine that training can use.
-    pub fn of(inventory: &Inventory) -> Found {
+    pub fn of(inventory: &Inventory) -> AvailableGpus {
         let hidden_by = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         if inventory.default.device == Device::Cpu {
             // Also covers GPUs with a missing library: the reason names it.
-            return Found { why: Some(inventory.default.reason.clone()), hidden_by, ..Found::default() };
+            return AvailableGpus {
+                why: Some(inventory.default.reason.clone()),
+                hidden_by,
+                ..AvailableGpus::default()
+            };
         }
         let (new, old): (Vec<_>, Vec<_>) =
             inventory.gpus.iter().partition(|gpu| gpu.capability >= OLDEST_CAPABILITY);
@@ -47,13 +51,13 @@ impl Found {
         let why = (!too_old.is_empty()).then(|| {
             format!("too old (compute capability below {OLDEST_CAPABILITY}): {}", too_old.join(", "))
         });
-        Found { gpus: new.iter().map(named).collect(), why, hidden_by, simulated: false }
+        AvailableGpus { gpus: new.iter().map(named).collect(), why, hidden_by, simulated: false }
     }
 
     /// A machine with `count` GPUs, each simulated by the CPU.
-    pub fn simulated(count: u32) -> Found {
+    pub fn simulated(count: u32) -> AvailableGpus {
         let gpus = (0..count).map(|number| (number, "simulated".to_owned())).collect();
-        Found { gpus, simulated: true, ..Found::default() }
+        AvailableGpus { gpus, simulated: true, ..AvailableGpus::default() }
     }
 
     fn has(&self, gpu: u32) -> bool {
@@ -84,7 +88,7 @@ impl Found {
 /// The requested devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StrategyRequest {
-    /// `--device`, where it is not auto.
+    /// `--device`; `None` for `auto`.
     pub device: Option<Device>,
     /// `training.multi_gpu`.
     pub multi_gpu: bool,
@@ -130,7 +134,7 @@ pub enum Strategy {
 
 impl Strategy {
     /// The devices of the replicas.
-    pub fn devices(&self, found: &Found) -> Vec<Device> {
+    pub fn devices(&self, found: &AvailableGpus) -> Vec<Device> {
         let device = |gpu: &u32| if found.simulated { Device::Cpu } else { Device::Cuda(*gpu as usize) };
         match self {
             Strategy::Cpu => vec![Device::Cpu],
@@ -145,7 +149,7 @@ impl std::fmt::Display for Strategy {
         match self {
             Strategy::Cpu => f.write_str("the CPU"),
             Strategy::One(gpu) => write!(f, "one device, GPU {gpu}"),
-            Strategy::Mirrored(gpus) => write!(f, "mirrored on GPUs {}", listed(gpus)),
+            Strategy::Mirrored(gpus) => write!(f, "mirrored on GPUs {}", list_gpus(gpus)),
         }
     }
 }
@@ -253,9 +257,9 @@ const MODEL: &str = "data.model_gpu";
 const DATA: &str = "data.data_gpu";
 
 /// The request without the GPUs of `data.data_gpu` and `data.model_gpu` that do not exist, and a sentence that says so;
-/// `None` where nothing has to be left out. Applies only if both settings are given and a GPU exists: with only one setting
+/// `None` if nothing has to be left out. Applies only if both settings are given and a GPU exists: with only one setting
 /// given, a missing GPU is an error.
-pub fn fall_back(found: &Found, request: &StrategyRequest) -> Option<(StrategyRequest, String)> {
+pub fn fall_back(found: &AvailableGpus, request: &StrategyRequest) -> Option<(StrategyRequest, String)> {
     let (Some(data), Some(model)) = (request.data, request.model.as_deref()) else { return None };
     let missing: Vec<u32> = [&[data], model].concat().into_iter().filter(|gpu| !found.has(*gpu)).collect();
     if missing.is_empty() || found.gpus.is_empty() || request.device.is_some() {
@@ -268,14 +272,14 @@ pub fn fall_back(found: &Found, request: &StrategyRequest) -> Option<(StrategyRe
             "the model trains on the GPU that exists, and batches are made on the CPU and buffered".to_owned()
         }
         (kept, None) => {
-            format!("the model trains on {}, and batches are made on the CPU and buffered", listed(kept))
+            format!("the model trains on {}, and batches are made on the CPU and buffered", list_gpus(kept))
         }
-        (kept, Some(data)) => format!("{data} prepares batches for {}", listed(kept)),
+        (kept, Some(data)) => format!("{data} prepares batches for {}", list_gpus(kept)),
     };
     let sentence = format!(
         "{DATA} = {data} and {MODEL} = {} name GPUs that do not exist here ({}); {}: {instead}. --strict-devices makes this an error",
-        listed(model),
-        listed(&missing),
+        list_gpus(model),
+        list_gpus(&missing),
         found.describe()
     );
     let model = (!kept.is_empty()).then_some(kept);
@@ -283,10 +287,13 @@ pub fn fall_back(found: &Found, request: &StrategyRequest) -> Option<(StrategyRe
 }
 
 /// Chooses the devices of a run.
-pub fn strategy(found: &Found, request: &StrategyRequest) -> Result<Decision<Strategy>, StrategyError> {
+pub fn strategy(
+    found: &AvailableGpus,
+    request: &StrategyRequest,
+) -> Result<Decision<Strategy>, StrategyError> {
     if request.device == Some(Device::Cpu) {
-        // Visible GPUs do not matter then, nor whether any exist.
-        return named(found, request, Device::Cpu);
+        // In this case neither the visible GPUs nor their existence matter.
+        return apply_device_flag(found, request, Device::Cpu);
     }
     let visible = request.visible.as_deref().map(|gpus| known(found, VISIBLE, gpus)).transpose()?;
     let model = request.model.as_deref().map(|gpus| known(found, MODEL, gpus)).transpose()?;
@@ -294,13 +301,13 @@ pub fn strategy(found: &Found, request: &StrategyRequest) -> Result<Decision<Str
         && let Some(gpu) = model.iter().find(|gpu| !visible.contains(gpu))
     {
         return Err(contradiction(
-            format!("{VISIBLE} = {}", listed(visible)),
+            format!("{VISIBLE} = {}", list_gpus(visible)),
             format!("{MODEL} with {gpu}"),
             "a model can only be on a GPU that is visible; name it in both, or leave one of them out",
         ));
     }
     if let Some(device) = request.device {
-        return named(found, request, device);
+        return apply_device_flag(found, request, device);
     }
     let all: Vec<u32> = found.gpus.iter().map(|(number, _)| *number).collect();
     let may = model.or(visible).unwrap_or(&all);
@@ -314,15 +321,15 @@ pub fn strategy(found: &Found, request: &StrategyRequest) -> Result<Decision<Str
         [gpu] => (Strategy::One(*gpu), format!("it is the only usable GPU{whose}: {}", found.describe())),
         [first, ..] if !request.multi_gpu && model.is_none() => (
             Strategy::One(*first),
-            format!("the first of {}{whose}; --multi-gpu trains on all of them", listed(may)),
+            format!("the first of {}{whose}; --multi-gpu trains on all of them", list_gpus(may)),
         ),
         several if request.multi_gpu => (
             Strategy::Mirrored(several.to_vec()),
-            format!("training.multi_gpu is on, and {} are usable{whose}", listed(several)),
+            format!("training.multi_gpu is on, and {} are usable{whose}", list_gpus(several)),
         ),
         several => (
             Strategy::Mirrored(several.to_vec()),
-            format!("{MODEL} names {}, and a model on several GPUs is mirrored", listed(several)),
+            format!("{MODEL} names {}, and a model on several GPUs is mirrored", list_gpus(several)),
         ),
     };
     let mut warnings = Vec::new();
@@ -334,8 +341,8 @@ pub fn strategy(found: &Found, request: &StrategyRequest) -> Result<Decision<Str
 }
 
 /// Applies `--device`, which overrides everything else; a conflicting setting is an error.
-fn named(
-    found: &Found,
+fn apply_device_flag(
+    found: &AvailableGpus,
     request: &StrategyRequest,
     device: Device,
 ) -> Result<Decision<Strategy>, StrategyError> {
@@ -355,20 +362,20 @@ fn named(
     let only = gpu.as_slice();
     if let Some(model) = request.model.as_deref().filter(|model| *model != only) {
         let why = "both choose the device of the model: leave one of them out";
-        return Err(contradiction(flag, format!("{MODEL} = {}", listed(model)), why));
+        return Err(contradiction(flag, format!("{MODEL} = {}", list_gpus(model)), why));
     }
     if let (Some(gpu), Some(visible)) = (gpu, request.visible.as_deref())
         && !visible.contains(&gpu)
     {
         let why = "that GPU is not one of the visible ones: name it there too, or leave one of them out";
-        return Err(contradiction(flag, format!("{VISIBLE} = {}", listed(visible)), why));
+        return Err(contradiction(flag, format!("{VISIBLE} = {}", list_gpus(visible)), why));
     }
     let choice = gpu.map_or(Strategy::Cpu, Strategy::One);
     Ok(Decision { choice, reason: format!("chosen by {flag}"), warnings: Vec::new() })
 }
 
 /// Chooses how batches get to the model: by a GPU of their own only if both settings are given.
-pub fn feed(found: &Found, request: &StrategyRequest) -> Result<Decision<Feed>, StrategyError> {
+pub fn feed(found: &AvailableGpus, request: &StrategyRequest) -> Result<Decision<Feed>, StrategyError> {
     if let Some(gpu) = request.data {
         known(found, DATA, &[gpu])?;
     }
@@ -385,7 +392,7 @@ pub fn feed(found: &Found, request: &StrategyRequest) -> Result<Decision<Feed>, 
             let reason = format!(
                 "GPU {data} prepares batches and {} {}; up to {buffer_size} wait between them, and the model starts when \
                  they are ready, after {model_start_delay} s at the earliest",
-                listed(model),
+                list_gpus(model),
                 if model.len() == 1 { "trains" } else { "train" }
             );
             (Feed::MultiGpu { data, model: model.to_vec(), buffer_size, model_start_delay }, reason)
@@ -412,7 +419,11 @@ pub fn feed(found: &Found, request: &StrategyRequest) -> Result<Decision<Feed>, 
 }
 
 /// Checks that every GPU of a list exists and occurs once.
-fn known<'a>(found: &Found, setting: &'static str, gpus: &'a [u32]) -> Result<&'a [u32], StrategyError> {
+fn known<'a>(
+    found: &AvailableGpus,
+    setting: &'static str,
+    gpus: &'a [u32],
+) -> Result<&'a [u32], StrategyError> {
     let there = || found.describe();
     if gpus.is_empty() {
         return Err(StrategyError::Empty { setting, there: there() });
@@ -433,7 +444,7 @@ fn contradiction(one: String, other: String, why: &'static str) -> StrategyError
 }
 
 /// `0, 1 and 2`
-fn listed(gpus: &[u32]) -> String {
+fn list_gpus(gpus: &[u32]) -> String {
     let words: Vec<String> = gpus.iter().map(u32::to_string).collect();
     match words.split_last() {
         Some((last, [])) => last.clone(),

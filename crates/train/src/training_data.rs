@@ -21,7 +21,7 @@ pub struct Corpus {
     pub tokenizer: Tokenizer,
     /// Validation sentences that are spoken during training and at its end.
     pub sentences: Vec<Sentence>,
-    /// The device that prepares batches; `None` where the CPU does.
+    /// The device that prepares batches; `None` if the CPU does.
     pub data_side: Option<DataSide>,
 }
 
@@ -50,8 +50,8 @@ impl DataSide {
     /// Number of batches prepared ahead. It is fixed: the buffer is full before the model starts, so measured waits do not
     /// resize it.
     pub(crate) fn depth(&self, depth: Option<Depth>) -> Option<Depth> {
-        let most = self.buffer_size.max(2);
-        depth.map(|depth| Depth { least: most, most, ..depth })
+        let max = self.buffer_size.max(2);
+        depth.map(|depth| Depth { min: max, max, ..depth })
     }
 }
 

@@ -31,7 +31,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Time limit of a speech recogniser for one spoken sample: training waits for it.
-const LISTENING: Duration = Duration::from_secs(120);
+const RECOGNITION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A run with its folder, ready to train.
 pub struct TrainingRun {
@@ -43,7 +43,7 @@ pub struct TrainingRun {
 }
 
 impl TrainingRun {
-    /// Begins a new run: checks its settings and base model, and makes its folder. `name` is a number where it is `None`.
+    /// Begins a new run: checks its settings and base model, and makes its folder. Without a `name`, a number is chosen.
     pub fn begin(
         name: Option<&str>,
         mut plan: Plan,
@@ -141,7 +141,7 @@ impl TrainingRun {
             session.events.append_durably("tuning", tuning)?;
         }
         let trained = pipeline::train(&mut session, &request, &corpus, Devices { machines, ranks });
-        // Where a rank is lost, every other error followed from that.
+        // If a rank was lost, every other error is a consequence of that.
         let lost = |error| ranks.and_then(|ranks| ranks.health().cause()).map_or(error, TrainError::from);
         trained.map_err(lost)?;
         Ok(self.path().join(MODEL_FOLDER))
@@ -197,7 +197,7 @@ impl TrainingRun {
         plan.data.cleaner.get_or_insert_with(|| cleaner.to_string());
         if plan.tuning.as_ref().is_some_and(|tuning| !tuning.pending.is_empty()) {
             let chosen = tune::tuned(plan, request, corpus, &devices.machines).unwrap_or_else(|error| {
-                // What cannot be planned fails where it is used, with its own message.
+                // A plan that is not possible fails where it is used, with its own message.
                 progress.say(&format!("note: no setting is tuned: {error}"));
                 Vec::new()
             });
@@ -251,7 +251,7 @@ impl TrainingRun {
     }
 }
 
-/// Whether a base model has a decoder; false where a resumed run no longer finds the model.
+/// Whether a base model has a decoder; false if a resumed run no longer finds the model.
 fn has_decoder(from: &Path) -> Result<bool, RunError> {
     Ok(from.join(MANIFEST).is_file() && ModelFolder::open(from)?.part(Part::Decoder).is_some())
 }
@@ -262,9 +262,9 @@ fn grows_vocabulary(run: &Path, corpus: &Corpus) -> Result<bool, RunError> {
     Ok(base.is_none_or(|base| base.vocabulary_size() < corpus.tokenizer.vocabulary_size()))
 }
 
-/// The speech recogniser that checks spoken samples; `None` where the settings name none.
+/// The speech recogniser that checks spoken samples; `None` if the settings name none.
 fn recogniser(plan: &Plan) -> Result<Option<Listener>, RunError> {
-    Ok(Listener::of(&plan.training)?.map(|listener| listener.with_patience(LISTENING)))
+    Ok(Listener::of(&plan.training)?.map(|listener| listener.with_timeout(RECOGNITION_TIMEOUT)))
 }
 
 /// Refuses a run of 0 steps: there would be no model.

@@ -54,12 +54,12 @@ observations! {
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "data.num_workers",
-        "threads change the speed and no batch: `eighteen_settings_give_one_order` of crates/data compares the batches, and \
+        "threads change the speed and no batch: `eighteen_option_sets_have_one_order` of crates/data compares the batches, and \
          `bench` and `diagnose` measure the speed",
     ),
     (
         "data.buffer_size",
-        "batches that wait in RAM change the speed and no batch: `eighteen_settings_give_one_order` of crates/data",
+        "batches that wait in RAM change the speed and no batch: `eighteen_option_sets_have_one_order` of crates/data",
     ),
     (
         "data.enhanced_gpu_prefetch",

@@ -165,7 +165,7 @@ pub fn transcripts(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let Some(mut recognizer) = myxtts_train::evaluate::listener::Listener::of(&training)? else {
         return Ok("no recogniser".to_owned());
     };
-    let transcript = recognizer.hear(&folder.path("corpus/wavs/a-0.wav"), "twenty one", "en");
+    let transcript = recognizer.transcribe(&folder.path("corpus/wavs/a-0.wav"), "twenty one", "en");
     if let Some(error) = recognizer.failed() {
         anyhow::bail!("{error}");
     }

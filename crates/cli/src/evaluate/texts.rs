@@ -13,7 +13,7 @@ use myxtts_speak::Synthesizer;
 use myxtts_train::ComputeDevice;
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
-use myxtts_train::evaluate::texts::{Speaking, SpokenTexts, speak_list};
+use myxtts_train::evaluate::texts::{SpeakListOptions, SpokenTexts, speak_list};
 use myxtts_train::job_control::JobControl;
 use serde::Serialize;
 
@@ -72,7 +72,8 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     durable::create_folder(&OsDisk, output)?;
     let language = language(&synthesizer, settings.data.language.as_deref());
     let options = args.sampling.speak_options(&synthesizer, settings.training.seed);
-    let speaking = Speaking { folder: output, language: &language, voice: voice.as_ref(), options: &options };
+    let speaking =
+        SpeakListOptions { folder: output, language: &language, voice: voice.as_ref(), options: &options };
     let progress = Terminal::new();
     let job = JobControl { progress: &progress, stop: &stop };
     let spoken = speak_list(&mut synthesizer, &texts, &speaking, listener.as_mut(), job)?;

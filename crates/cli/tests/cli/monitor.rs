@@ -114,7 +114,7 @@ fn all_nvml_values_are_shown_and_missing_ones_are_tolerated() {
         .envs([("MYXTTS_CUDA_PATH", folder.as_os_str()), ("FAKE_NVML", "broken".as_ref())])
         .assert()
         .success()
-        .stderr(contains("NVML does not initialise: Driver Not Loaded (code 9)"));
+        .stderr(contains("cannot initialise NVML: Driver Not Loaded (code 9)"));
 }
 
 #[test]

@@ -283,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_other_ladder_pads_less(
+        fn the_ladder_has_the_least_padding(
             frames in proptest::collection::vec(1u32..40, 1..40),
             buckets in 1usize..6,
             enough in 1u64..6,

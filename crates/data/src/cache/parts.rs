@@ -111,7 +111,7 @@ pub enum PartError {
         "of {count} shards in {} {} not finished: run `myxtts prepare --shard {}` for {}, with the same corpus and settings, \
          and merge again",
         dir.display(),
-        listed(missing),
+        list_parts(missing),
         missing.first().map(Part::to_string).unwrap_or_default(),
         if missing.len() == 1 { "it" } else { "each of them" }
     )]
@@ -193,7 +193,7 @@ pub enum PartError {
 }
 
 /// Formats the first few parts for a sentence: `2/16, 7/16 are`.
-fn listed(parts: &[Part]) -> String {
+fn list_parts(parts: &[Part]) -> String {
     const NAMED: usize = 8;
     let named: Vec<String> = parts.iter().take(NAMED).map(Part::to_string).collect();
     let more = match parts.len().saturating_sub(NAMED) {

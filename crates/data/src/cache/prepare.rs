@@ -1,4 +1,4 @@
-//! Turns utterances into a finished store: in parallel, resumable, and with the same bytes whatever the path.
+//! Turns utterances into a finished store: in parallel, resumable, and always with the same bytes.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -32,9 +32,9 @@ pub struct PrepareOptions {
     pub workers: usize,
     /// Fraction of utterances that may fail before the work is given up.
     pub failure_budget: f64,
-    /// Declared entries that could not become utterances, see [`Corpus::lost`](crate::dataset::Corpus::lost); they count as
+    /// Declared entries that could not become utterances, see [`Corpus::rejected`](crate::dataset::Corpus::rejected); they count as
     /// failed.
-    pub lost: u64,
+    pub rejected: u64,
     /// Maximum average number of utterances per shard, see [`names::shard_count`]. Tests make it small.
     pub shard_size: u32,
     /// Verify the checksum of every record before its shard is kept, not only files and keys.
@@ -52,7 +52,7 @@ impl Default for PrepareOptions {
         PrepareOptions {
             workers: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             failure_budget: 0.05,
-            lost: 0,
+            rejected: 0,
             shard_size: names::SHARD_SIZE,
             thorough: false,
             disk: Arc::new(OsDisk),
@@ -223,8 +223,8 @@ impl<'a> Work<'a> {
             recipe: fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint()),
             shards: self.partition.shards.len() as u32,
             thorough: options.thorough,
-            failed: AtomicU64::new(options.lost),
-            total: self.total + options.lost,
+            failed: AtomicU64::new(options.rejected),
+            total: self.total + options.rejected,
             budget: options.failure_budget,
             stop: &options.stop,
             halt: AtomicBool::new(false),

@@ -32,7 +32,7 @@ pub struct RuntimeOptions {
     /// Fraction of utterances that may fail before the work is given up.
     pub failure_budget: f64,
     /// Declared entries that could not become utterances; they count as failed.
-    pub lost: u64,
+    pub rejected: u64,
     /// Set it to stop opening after the current utterances.
     pub stop: Arc<AtomicBool>,
 }
@@ -40,7 +40,13 @@ pub struct RuntimeOptions {
 impl Default for RuntimeOptions {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        RuntimeOptions { memory_bytes: 1 << 30, workers, failure_budget: 0.05, lost: 0, stop: Arc::default() }
+        RuntimeOptions {
+            memory_bytes: 1 << 30,
+            workers,
+            failure_budget: 0.05,
+            rejected: 0,
+            stop: Arc::default(),
+        }
     }
 }
 
@@ -83,11 +89,11 @@ impl Runtime {
         let survey = Survey {
             featurizer: featurizer.as_ref(),
             options,
-            total: utterances.len() as u64 + options.lost,
+            total: utterances.len() as u64 + options.rejected,
             failed: AtomicU64::new(0),
             progress,
         };
-        survey.count_failures(options.lost + problems.len() as u64, &problems)?;
+        survey.count_failures(options.rejected + problems.len() as u64, &problems)?;
         let found = survey.measure_all(&ordered)?;
 
         let mut kept = Vec::with_capacity(ordered.len());

@@ -170,9 +170,9 @@ impl Report {
             }
         }
         let usable_utterances = findings.len() - failed;
-        let lost = corpus.lost() as usize;
-        let items = findings.len() + lost;
-        let failed = failed + lost;
+        let rejected = corpus.rejected() as usize;
+        let items = findings.len() + rejected;
+        let failed = failed + rejected;
         let share = if items == 0 { 0.0 } else { failed as f64 / items as f64 };
         let verdict = Verdict {
             passed: usable_utterances > 0 && share <= options.failure_budget,

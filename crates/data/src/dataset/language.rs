@@ -21,7 +21,7 @@ pub(super) fn code(written: &str) -> String {
     }
 }
 
-/// Gives every draft a language: its own, else `default`, else one guessed from its script. Returns a note on the guesses.
+/// Assigns every draft a language: its own, else `default`, else one guessed from its script. Returns a note on the guesses.
 pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<String> {
     let default = default.map(code).filter(|code| !code.is_empty());
     for draft in drafts.iter_mut() {

@@ -157,7 +157,7 @@ pub struct Corpus {
 impl Corpus {
     /// Number of declarations that did not become utterances: malformed lines and duplicate ids. They count against the
     /// failure budget like unusable utterances.
-    pub fn lost(&self) -> u64 {
+    pub fn rejected(&self) -> u64 {
         self.problems.iter().filter(|problem| problem.severity == Severity::Error).count() as u64
     }
 

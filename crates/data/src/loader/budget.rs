@@ -46,7 +46,7 @@ impl Quarantine {
     /// that was not known to be bad.
     ///
     /// # Errors
-    /// [`LoaderError::BudgetSpent`] where more records were bad than the budget allows.
+    /// [`LoaderError::BudgetSpent`] if more records were bad than the budget allows.
     pub fn count<'a>(
         &mut self,
         step: u64,

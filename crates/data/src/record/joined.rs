@@ -56,7 +56,7 @@ struct Part {
 }
 
 /// Several sources as one.
-pub struct Joined {
+pub struct JoinedSource {
     parts: Vec<Part>,
     len: usize,
     columns: Vec<Column>,
@@ -66,11 +66,11 @@ pub struct Joined {
     fingerprint: [u8; 32],
 }
 
-impl Joined {
+impl JoinedSource {
     /// Joins sources in this order. The records of the first keep their numbers, speakers and languages.
-    pub fn new(sources: Vec<JoinInput>) -> Result<Joined, JoinError> {
+    pub fn new(sources: Vec<JoinInput>) -> Result<JoinedSource, JoinError> {
         let columns = sources.first().ok_or(JoinError::Nothing)?.source.columns().to_vec();
-        let mut joined = Joined {
+        let mut joined = JoinedSource {
             parts: Vec::new(),
             len: 0,
             columns,
@@ -160,7 +160,7 @@ fn number_of(names: &mut Vec<String>, name: &str) -> u32 {
     }) as u32
 }
 
-impl RecordSource for Joined {
+impl RecordSource for JoinedSource {
     fn columns(&self) -> &[Column] {
         &self.columns
     }

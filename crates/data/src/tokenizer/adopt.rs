@@ -18,8 +18,8 @@ pub struct AdoptedVocabulary {
 }
 
 /// Returns the vocabulary for training a model with the vocabulary `base` on `texts` (language and transcript): the file
-/// `given`, which must be the model's or an extension of it; otherwise the saved one or the model's, extended where it falls
-/// short.
+/// `given`, which must be the model's or an extension of it; otherwise the saved one or the model's, extended if it does not
+/// cover the texts.
 ///
 /// A language that the model does not have gets its own pieces, at most the requested vocabulary size. A language that it
 /// has gets only its missing characters: new pieces would split texts differently from what the model has learnt.

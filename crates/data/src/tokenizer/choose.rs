@@ -44,7 +44,7 @@ pub fn choose(
         },
         Err(why) => why.to_owned(),
     };
-    let tokenizer = trained(texts, options)?;
+    let tokenizer = train_vocabulary(texts, options)?;
     let why = format!(
         "vocabulary: {} pieces trained on {} texts{reason}; saved as {}",
         tokenizer.vocabulary_size(),
@@ -55,7 +55,7 @@ pub fn choose(
 }
 
 /// Trains a vocabulary. Texts that cannot be cleaned are skipped here and reported as problems of their utterances.
-fn trained(texts: &[(&str, &str)], options: &TrainOptions) -> Result<Tokenizer, TokenizerError> {
+fn train_vocabulary(texts: &[(&str, &str)], options: &TrainOptions) -> Result<Tokenizer, TokenizerError> {
     let readable =
         |(language, written): &(&str, &str)| text::clean(written, language, options.cleaner).is_ok();
     train(texts.iter().copied().filter(readable), options)
@@ -69,7 +69,7 @@ fn other_size(saved: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions)
         _ if requested == CHARACTERS => false,
         Ordering::Equal => false,
         Ordering::Greater => true,
-        Ordering::Less => trained(texts, options).is_ok_and(|new| new.vocabulary_size() > has),
+        Ordering::Less => train_vocabulary(texts, options).is_ok_and(|new| new.vocabulary_size() > has),
     };
     differs.then(|| {
         format!(

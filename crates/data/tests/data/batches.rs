@@ -1,4 +1,4 @@
-//! Collated batches: every byte is what the plan says, whatever the slab held before.
+//! Collated batches: every byte follows from the plan; earlier content of the slab has no effect.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -104,7 +104,7 @@ fn windows_start_at_every_position() {
 
 /// With one clip per speaker, at most half of it conditions, and the batch reports which half: it must not be the target.
 #[test]
-fn a_single_record_is_its_own_companion_by_half_and_reports_which() {
+fn a_single_record_is_its_own_companion_and_the_half_used_is_reported() {
     let lengths = [9, 14, 40, 1].map(|frames| Length { frames, tokens: 3 }).to_vec();
     let source = Arc::new(Synthetic::new(lengths, 4));
     let collator = collator(&source, Settings { buckets: 1, ..settings(4) }, 0, 1);
@@ -196,7 +196,7 @@ fn a_short_batch_reports_its_valid_rows() {
 }
 
 #[test]
-fn lengths_that_were_only_upper_bounds_are_corrected() {
+fn lengths_reported_too_long_are_corrected() {
     let source = Arc::new(Synthetic::speech(40).reporting_longer(9));
     let collator = collator(&source, settings(4), 0, 1);
     for step in 0..collator.plan().batches_per_epoch() {

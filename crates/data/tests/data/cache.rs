@@ -1,4 +1,4 @@
-//! The cache: the same bytes whatever happens, all damage detected, no valid record lost.
+//! The cache: always the same bytes, all damage detected, no valid record lost.
 
 mod cache_damage;
 mod cache_disk;

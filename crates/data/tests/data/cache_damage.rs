@@ -96,7 +96,7 @@ fn flip(path: &Path, at: usize) {
 }
 
 #[test]
-fn a_flipped_bit_in_an_array_costs_one_record() {
+fn a_flipped_bit_in_an_array_recomputes_one_record() {
     damage_is_found_and_repaired(
         |dir| flip(&files_ending(dir, ".waveform.npy")[2], 300),
         FindingKind::Record,
@@ -105,7 +105,7 @@ fn a_flipped_bit_in_an_array_costs_one_record() {
 }
 
 #[test]
-fn a_broken_header_costs_no_record() {
+fn a_damaged_header_recomputes_no_record() {
     damage_is_found_and_repaired(
         |dir| flip(&files_ending(dir, ".tokens.npy")[1], 20),
         FindingKind::ArrayFile,
@@ -114,7 +114,7 @@ fn a_broken_header_costs_no_record() {
 }
 
 #[test]
-fn a_lost_or_shortened_array_costs_its_shard() {
+fn a_missing_or_truncated_array_recomputes_only_its_shard() {
     let lose = |dir: &Path| std::fs::remove_file(&files_ending(dir, ".tokens.npy")[3]).unwrap();
     damage_is_found_and_repaired(lose, FindingKind::ArrayFile, 20);
     let shorten = |dir: &Path| {
@@ -126,14 +126,14 @@ fn a_lost_or_shortened_array_costs_its_shard() {
 }
 
 #[test]
-fn a_broken_or_lost_seal_costs_its_shard() {
+fn a_damaged_or_missing_seal_recomputes_only_its_shard() {
     damage_is_found_and_repaired(|dir| flip(&files_ending(dir, ".seal")[0], 99), FindingKind::Seal, 20);
     let lose = |dir: &Path| std::fs::remove_file(&files_ending(dir, ".seal")[5]).unwrap();
     damage_is_found_and_repaired(lose, FindingKind::Seal, 20);
 }
 
 #[test]
-fn a_broken_or_lost_index_costs_nothing() {
+fn a_damaged_or_missing_index_recomputes_no_record() {
     damage_is_found_and_repaired(|dir| flip(&dir.join("index.bin"), 150), FindingKind::Index, 0);
     let lose = |dir: &Path| std::fs::remove_file(dir.join("index.bin")).unwrap();
     damage_is_found_and_repaired(lose, FindingKind::Index, 0);

@@ -30,7 +30,7 @@ fn assert_usable(dir: &Path, records: usize, when: &str) {
 }
 
 #[test]
-fn whichever_operation_fails_the_rerun_is_identical() {
+fn after_a_failure_of_any_operation_a_rerun_is_identical() {
     let root = scratch();
     let (utterances, wanted) = (corpus(&root.path().join("corpus"), 24), root.path().join("wanted"));
     let counting = FaultyDisk::new(FaultPlan::none());
@@ -55,7 +55,7 @@ fn whichever_operation_fails_the_rerun_is_identical() {
 }
 
 #[test]
-fn with_every_kth_operation_failing_repetition_finishes() {
+fn repeated_runs_finish_even_if_every_kth_operation_fails() {
     let root = scratch();
     let (utterances, wanted) = (corpus(&root.path().join("corpus"), 40), root.path().join("wanted"));
     prepared(&wanted, &utterances);
@@ -86,7 +86,7 @@ fn short_writes_change_nothing() {
 /// An update that fails leaves a complete store: after every operation there is either the old index with all of its records
 /// or the new one with all of its.
 #[test]
-fn whichever_operation_of_an_update_fails_the_store_stays_usable() {
+fn the_store_stays_usable_if_any_operation_of_an_update_fails() {
     let root = scratch();
     let folder = root.path().join("corpus");
     let (old, mut new) = (corpus(&folder, 24), corpus(&folder, 30));

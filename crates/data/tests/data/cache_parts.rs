@@ -149,7 +149,7 @@ fn four_parts_and_a_merge_under_random_kills_give_the_bytes_of_one_machine() {
     let kills: u32 = std::env::var("MYXTTS_KILLS").map_or(30, |n| n.parse().unwrap());
     let (mut killed, mut attempt, mut round) = (0, 0, 0);
     while killed < kills {
-        // All four at once, each killed repeatedly until it finishes, and then the merge likewise.
+        // All four at once, each killed repeatedly until it finishes; then the same for the merge.
         let mut left: Vec<u32> = vec![1, 2, 3, 4];
         while !left.is_empty() {
             let children: Vec<_> =

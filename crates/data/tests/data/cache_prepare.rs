@@ -257,7 +257,7 @@ fn an_id_declared_twice_is_used_once_and_reported() {
 }
 
 #[test]
-fn over_the_budget_it_stops_with_a_report_and_resumes_with_a_larger_one() {
+fn a_run_over_its_budget_stops_with_a_report_and_resumes_with_a_larger_budget() {
     let root = scratch();
     let (mut utterances, dir) = (corpus(&root.path().join("corpus"), 80), root.path().join("cache"));
     for utterance in utterances.iter_mut().skip(20) {
@@ -286,7 +286,7 @@ fn only_one_process_can_write_a_store() {
 }
 
 #[test]
-fn a_stop_request_stops_it_and_the_next_run_finishes() {
+fn after_a_stop_request_the_next_run_finishes() {
     let root = scratch();
     let (utterances, dir) = (corpus(&root.path().join("corpus"), 50), root.path().join("cache"));
     let stopped = PrepareOptions { stop: Arc::new(AtomicBool::new(true)), ..options() };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use myxtts_data::record::{
-    Column, DVAE_MEL, JoinError, JoinInput, Joined, RecordError, RecordSource, SharedSpeakers, TOKENS,
+    Column, DVAE_MEL, JoinError, JoinInput, JoinedSource, RecordError, RecordSource, SharedSpeakers, TOKENS,
 };
 
 /// `each` records of each of these speakers; the first byte of every array is the record's number.
@@ -57,7 +57,7 @@ fn input(source: Arc<Few>, label: Option<&str>, shared: SharedSpeakers) -> JoinI
     JoinInput { source, label: label.map(str::to_owned), shared }
 }
 
-fn names(joined: &Joined) -> Vec<String> {
+fn names(joined: &JoinedSource) -> Vec<String> {
     (0..joined.len()).map(|r| joined.speakers()[joined.speaker(r) as usize].clone()).collect()
 }
 
@@ -65,7 +65,7 @@ fn names(joined: &Joined) -> Vec<String> {
 fn records_follow_source_order_with_prefixed_ids() {
     let none = few(&[], "en", 1);
     let parts = [few(&["ann", "bob"], "en", 2), none, few(&["eve"], "fa", 3)];
-    let joined = Joined::new(
+    let joined = JoinedSource::new(
         ["a", "empty", "b"]
             .into_iter()
             .zip(parts)
@@ -92,7 +92,7 @@ fn equal_speaker_names_are_two_people_unless_shared() {
     let join = |shared: SharedSpeakers| {
         let [a, b] =
             [&["default", "ann"][..], &["default", "bob"][..]].map(|speakers| few(speakers, "en", 1));
-        Joined::new(vec![input(a, Some("a"), shared.clone()), input(b, Some("b"), shared)]).unwrap()
+        JoinedSource::new(vec![input(a, Some("a"), shared.clone()), input(b, Some("b"), shared)]).unwrap()
     };
     let apart = join(SharedSpeakers::Only(None));
     assert_eq!(names(&apart), ["default", "ann", "default (b)", "bob"]);
@@ -112,7 +112,7 @@ fn the_first_source_keeps_its_numbers_and_the_fingerprint_covers_all() {
             input(first(), None, SharedSpeakers::Names),
             input(other, Some(label), SharedSpeakers::Names),
         ];
-        Joined::new(parts).unwrap()
+        JoinedSource::new(parts).unwrap()
     };
     let joined = with(few(&["bob"], "en", 2), "val");
     for record in 0..4 {
@@ -132,6 +132,6 @@ fn sources_with_other_columns_are_errors() {
         input(few(&["ann"], "en", 1), None, SharedSpeakers::Names),
         input(Arc::new(other), Some("b"), SharedSpeakers::Names),
     ];
-    assert!(matches!(Joined::new(parts), Err(JoinError::Columns { label, .. }) if label == "b"));
-    assert!(matches!(Joined::new(Vec::new()), Err(JoinError::Nothing)));
+    assert!(matches!(JoinedSource::new(parts), Err(JoinError::Columns { label, .. }) if label == "b"));
+    assert!(matches!(JoinedSource::new(Vec::new()), Err(JoinError::Nothing)));
 }

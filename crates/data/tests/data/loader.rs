@@ -1,4 +1,4 @@
-//! The loader: the same batches whatever the threads do, and every failure ends with an error.
+//! The loader: the same batches for any timing of its threads, and an error for every failure.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -62,7 +62,7 @@ fn step_bytes(batch: &mut Batch<HostSlab>) -> StepBytes {
 }
 
 #[test]
-fn eighteen_settings_give_one_order() {
+fn eighteen_option_sets_have_one_order() {
     let settings = Settings { worst_first: true, ..settings(8) };
     let mut hashes = Vec::new();
     for workers in [1, 2, 5] {

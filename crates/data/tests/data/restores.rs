@@ -1,4 +1,4 @@
-//! A reusable assertion for everything that can be resumed: restored at any point, it continues as it would have.
+//! A reusable assertion for everything that can be resumed: restored at any point, it continues as without the interruption.
 
 use std::fmt::Debug;
 

@@ -1,7 +1,7 @@
 //! Teacher forcing: the GPT reads the codes of a recording instead of sampling. From its states a well-trained decoder
 //! reconstructs the recording.
 
-use super::{GenerateError, Generator, LADDER, tape, unknown};
+use super::{GenerateError, Generator, TEXT_PADDING, out_of_range, tape};
 use crate::gpt::{Condition, GptInputs, GptOptions};
 use crate::sequence::{Masks, Rows};
 use myxtts_tensor::{Control, DType};
@@ -27,12 +27,12 @@ impl Generator {
         }
         // START and STOP are not codes of a recording.
         let vocabulary = sizes.audio_vocabulary - 2;
-        if let Some(id) = unknown(codes, vocabulary) {
+        if let Some(id) = out_of_range(codes, vocabulary) {
             return Err(GenerateError::Code { id, vocabulary });
         }
         let padded = |ids: &[i32], most: usize| {
             let mut padded = ids.to_vec();
-            padded.resize(ids.len().next_multiple_of(LADDER).min(most), 0);
+            padded.resize(ids.len().next_multiple_of(TEXT_PADDING).min(most), 0);
             padded
         };
         // Bounded by table sizes, far below 2^31.

@@ -27,15 +27,15 @@ impl Slots {
     /// Speaks all texts, as many at a time as there are slots. Each result equals that of [`Slots::speak`].
     pub fn speak_all(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<Spoken>, GenerateError> {
         let mut speaking: Vec<(usize, SlotId)> = Vec::new();
-        let said = self.all(requests, &mut speaking);
+        let spoken = self.all(requests, &mut speaking);
         // After a failure the remaining slots are released.
         for (_, slot) in speaking {
             let left = self.leave(slot);
-            if said.is_ok() {
+            if spoken.is_ok() {
                 left?;
             }
         }
-        said
+        spoken
     }
 
     fn all(
@@ -48,7 +48,7 @@ impl Slots {
         }
         let width = self.sizes().width;
         let empty = || Spoken { codes: Vec::new(), latents: Vec::new(), ended: StopReason::Stop };
-        let mut said: Vec<Spoken> = requests.iter().map(|_| empty()).collect();
+        let mut spoken: Vec<Spoken> = requests.iter().map(|_| empty()).collect();
         let (mut begun, mut waiting) = (0, requests);
         loop {
             let next = waiting.len().min(self.free());
@@ -56,13 +56,13 @@ impl Slots {
             speaking.extend(slots.into_iter().enumerate().map(|(i, slot)| (begun + i, slot)));
             (begun, waiting) = (begun + next, &waiting[next..]);
             if speaking.is_empty() {
-                return Ok(said);
+                return Ok(spoken);
             }
             self.advance(STEPS)?;
             let mut at = 0;
             while let Some(&(number, slot)) = speaking.get(at) {
                 let taken = self.take(slot)?;
-                let Spoken { codes, latents, ended } = &mut said[number];
+                let Spoken { codes, latents, ended } = &mut spoken[number];
                 codes.extend(taken.codes);
                 latents.extend(taken.latents);
                 let Some(end) = taken.ended else {
@@ -80,8 +80,8 @@ impl Slots {
 }
 
 impl Generator {
-    /// Like [`Generator::decode_in_bf16`], with `slots` texts at a time. Returns the number of slots: 1 if the device does
-    /// not support it.
+    /// Like [`Generator::decode_in_bf16`], with `slots` texts at a time. Returns the number of slots: 1 if the device
+    /// does not support it.
     pub fn decode_together(&mut self, slots: usize) -> Result<usize, Error> {
         let Some(cuda) = self.engine.cuda() else { return Ok(1) };
         let options = SlotOptions { slots: slots.max(1), guided: self.is_guided(), bf16: true };
@@ -97,8 +97,9 @@ impl Generator {
         self.engine.cuda().is_some()
     }
 
-    /// Like [`Generator::decode_together`], on every device: without support, slots advance one after another in f32, with
-    /// weights of their own. Returns the number of slots; on a CPU their keys and values are limited to [`CACHE_BYTES`].
+    /// Like [`Generator::decode_together`], on every device: without support, slots advance one after another in f32,
+    /// with weights of their own. Returns the number of slots; on a CPU their keys and values are limited to
+    /// [`CACHE_BYTES`].
     pub fn decode_in_slots(&mut self, slots: usize) -> Result<usize, Error> {
         self.decode_together(slots)?;
         if self.slots.is_none() {
@@ -117,8 +118,8 @@ impl Generator {
         Ok(self.at_once())
     }
 
-    /// The slots created by [`Generator::decode_in_slots`] or [`Generator::decode_together`]; `None` if the device does not
-    /// support the latter. Guidance is available only if [`Generator::is_guided`].
+    /// The slots created by [`Generator::decode_in_slots`] or [`Generator::decode_together`]; `None` if the device does
+    /// not support the latter. Guidance is available only if [`Generator::is_guided`].
     pub fn slots(&mut self) -> Option<&mut Slots> {
         self.slots.as_deref_mut()
     }

@@ -1,8 +1,8 @@
-//! Continuous batching: slots that are joined and left while others are decoding.
+//! Continuous batching: texts join and leave slots while others are being decoded.
 //!
 //! The output of a slot depends only on its voice, text and options: not on other slots, their number, or the number of
-//! steps per call. On CUDA all slots advance together in bf16; a step is one captured graph with sampling on the device.
-//! Elsewhere, and for model sizes the kernels do not support, slots advance one after another in f32.
+//! steps per call. On CUDA all slots advance together in bf16; a step is one captured graph with sampling on the
+//! device. Elsewhere, and for model sizes the kernels do not support, slots advance one after another in f32.
 
 mod fused;
 mod plain;
@@ -11,7 +11,7 @@ mod speech;
 pub use speech::SlotOutput;
 
 use super::many::SpeechRequest;
-use super::{GenerateError, Guided, Spoken, Step, check, unknown};
+use super::{GenerateError, Guided, Spoken, Step, check, out_of_range};
 use crate::declare::{Declare, Released};
 use crate::gpt::{Gpt, GptSizes};
 use crate::sampling::{SamplingOptions, StopReason};
@@ -123,8 +123,8 @@ impl Slots {
         &mut self,
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
     ) -> Result<(), E> {
-        for one in self.released() {
-            self.write(&one, &weights(&one)?)?;
+        for parameter in self.released() {
+            self.write(&parameter, &weights(&parameter)?)?;
         }
         Ok(())
     }
@@ -142,21 +142,21 @@ impl Slots {
         released: &[Released],
         fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        // A few at a time: all of them in f32 would be twice the model.
+        // A few at a time: all of them in f32 would take twice the memory of the bf16 model.
         const TOGETHER: usize = 16;
         for some in released.chunks(TOGETHER) {
-            let filled = some.par_iter().map(|one| {
-                let mut numbers = vec![0.0; one.shape.iter().product()];
-                fill(one, &mut numbers).map(|()| numbers)
+            let filled = some.par_iter().map(|parameter| {
+                let mut numbers = vec![0.0; parameter.shape.iter().product()];
+                fill(parameter, &mut numbers).map(|()| numbers)
             });
             let filled: Vec<Vec<f32>> = filled.collect::<Result<_, E>>()?;
-            some.iter().zip(&filled).try_for_each(|(one, numbers)| self.write(one, numbers))?;
+            some.iter().zip(&filled).try_for_each(|(parameter, numbers)| self.write(parameter, numbers))?;
         }
         Ok(())
     }
 
-    /// Like `fill`, but copies parameters that `engine` already has on the same device; `held` lists them. `fill` provides
-    /// the rest.
+    /// Like `fill`, but copies parameters that `engine` already has on the same device; `held` lists them. `fill`
+    /// provides the rest.
     pub(super) fn copy_or_fill<E: From<Error> + Send>(
         &mut self,
         engine: &Engine,
@@ -166,9 +166,9 @@ impl Slots {
         let mut left = Vec::new();
         match &mut self.backend {
             Backend::Fused(fused) => {
-                for one in held.iter().filter(|one| Fused::takes(one)) {
-                    if !fused.copy(one, engine)? {
-                        left.push(one.clone());
+                for parameter in held.iter().filter(|parameter| Fused::takes(parameter)) {
+                    if !fused.copy(parameter, engine)? {
+                        left.push(parameter.clone());
                     }
                 }
             }
@@ -177,7 +177,7 @@ impl Slots {
         self.fill_some(&left, fill)
     }
 
-    /// The parameters that are needed.
+    /// Parameters that decoding needs.
     fn released(&self) -> Vec<Released> {
         let mut declare = Declare::new(0.0, &|_| false);
         Gpt::declare(&mut declare, self.sizes.clone());
@@ -189,10 +189,10 @@ impl Slots {
     }
 
     /// Writes one parameter.
-    pub(super) fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
+    pub(super) fn write(&mut self, parameter: &Released, data: &[f32]) -> Result<(), Error> {
         match &mut self.backend {
-            Backend::Fused(fused) => fused.write(one, data),
-            Backend::Sequential(plain) => plain.write(one, data),
+            Backend::Fused(fused) => fused.write(parameter, data),
+            Backend::Sequential(plain) => plain.write(parameter, data),
         }
     }
 
@@ -255,7 +255,8 @@ impl Slots {
         Ok(joined)
     }
 
-    /// Samples up to `steps` codes in every slot that has not ended. On CUDA this only queues them; [`Slots::take`] waits.
+    /// Samples up to `steps` codes in every slot that has not ended. On CUDA this only queues them; [`Slots::take`]
+    /// waits.
     pub fn advance(&mut self, steps: usize) -> Result<(), GenerateError> {
         match &mut self.backend {
             Backend::Fused(fused) => fused.advance(&mut self.speeches, &self.sizes, steps),
@@ -278,7 +279,7 @@ impl Slots {
     }
 
     /// Returns whether a slot may generate more, as far as is known.
-    pub fn speaks(&self, slot: SlotId) -> bool {
+    pub fn is_running(&self, slot: SlotId) -> bool {
         matches!(self.speeches.get(slot.index), Some(Some((serial, speech))) if *serial == slot.serial && speech.is_running())
     }
 
@@ -292,8 +293,8 @@ impl Slots {
         self.speak_with_observer(voice, text, options, &mut |_| true)
     }
 
-    /// Like `speak`; `observe` sees every step, without logits, and returns whether to continue. The next codes are sampled
-    /// meanwhile.
+    /// Like `speak`; `observe` sees every step, without logits, and returns whether to continue. The next codes are
+    /// sampled meanwhile.
     pub fn speak_with_observer<'a>(
         &mut self,
         voice: &[f32],
@@ -302,12 +303,13 @@ impl Slots {
         observe: &mut dyn FnMut(Step<'_>) -> bool,
     ) -> Result<Spoken, GenerateError> {
         let slot = self.join(voice, text, options)?;
-        let spoken = self.follow(slot, observe);
+        let spoken = self.speak_to_end(slot, observe);
         self.leave(slot)?;
         spoken
     }
 
-    fn follow(
+    /// Observes the codes of a slot until it ends or `observe` returns false.
+    fn speak_to_end(
         &mut self,
         slot: SlotId,
         observe: &mut dyn FnMut(Step<'_>) -> bool,
@@ -327,9 +329,9 @@ impl Slots {
             if taken.ended.is_none() {
                 self.advance(steps())?;
             }
-            let drawn =
+            let sampled =
                 taken.codes.iter().copied().chain((taken.ended == Some(StopReason::Stop)).then_some(stop));
-            for (code, latent) in drawn.zip(taken.latents.chunks_exact(width)) {
+            for (code, latent) in sampled.zip(taken.latents.chunks_exact(width)) {
                 latents.extend_from_slice(latent);
                 let more = observe(Step { code, logits: &[], latent });
                 if code == stop {
@@ -382,7 +384,7 @@ struct Prompt<'a> {
 
 /// Returns START text STOP.
 fn framed(sizes: &GptSizes, text: &[i32]) -> Vec<i32> {
-    debug_assert!(unknown(text, sizes.text_vocabulary).is_none());
+    debug_assert!(out_of_range(text, sizes.text_vocabulary).is_none());
     let mut ids = Vec::with_capacity(text.len() + 2);
     ids.push(sizes.start_text);
     ids.extend_from_slice(text);

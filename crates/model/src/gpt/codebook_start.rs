@@ -1,8 +1,8 @@
 //! Initialises the code embeddings from the DVAE's codebook, so that codes that sound alike start alike.
 //!
-//! Rows of the audio embedding and of the output layer start as the DVAE's code vectors with some noise. What the GPT learns
-//! about one code then generalises to its neighbours, of which little speech has few examples each. Only initial values
-//! differ.
+//! Rows of the audio embedding and of the output layer start as the DVAE's code vectors with some noise. What the GPT
+//! learns about one code then generalises to its neighbours, which have few examples each in a small corpus. Only
+//! initial values differ.
 
 use super::Gpt;
 use myxtts_tensor::ParameterId;
@@ -12,8 +12,8 @@ use myxtts_tensor::random::Stream;
 const NOISE: f32 = 0.3;
 
 impl Gpt {
-    /// Initialises the rows of the codes from `codebook` `[width, codes]`, with access to the parameters through `read` and
-    /// `write`.
+    /// Initialises the rows of the codes from `codebook` `[width, codes]`, with access to the parameters through `read`
+    /// and `write`.
     pub fn start_from_codebook<E>(
         &self,
         codebook: &[f32],
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_codes_have_near_rows_whatever_the_width() {
+    fn similar_codes_start_with_similar_rows_at_any_width() {
         // Two pairs of neighbours; channels are the rows of a codebook.
         let codebook = [1.0, 1.1, -1.0, -1.1, 2.0, 2.1, -2.0, -2.1, 0.0, 0.1, 0.0, 0.1];
         for width in [3, 16] {

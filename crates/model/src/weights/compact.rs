@@ -1,5 +1,5 @@
-//! A compact file of tensors: weights as small integers with one scale per row or column, compressed with DEFLATE. About a
-//! fifth of the size in f32; reading it gives f32 again, with a small error.
+//! A compact file of tensors: weights as small integers with one scale per row or column, compressed with DEFLATE.
+//! It takes about a fifth of the space of f32; reading it returns f32 with a small error.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | header | JSON: a list of [`Entry`] |
 //! | rest | the data of each tensor, in the order of the header, without gaps |
 //!
-//! The data of a quantised tensor are its scales as bf16, then a DEFLATE stream of one byte per weight: the integer plus
-//! `limit`. The data of any other tensor are a DEFLATE stream of its bytes.
+//! The data of a quantised tensor are its scales as bf16, then a DEFLATE stream of one byte per weight: the integer
+//! plus `limit`. The data of any other tensor are a DEFLATE stream of its bytes.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -85,17 +85,17 @@ struct Entry {
 struct Quantised {
     /// Largest integer: weights are from `-limit` to `limit` times their scale.
     limit: u8,
-    /// What shares a scale.
+    /// Which weights share a scale.
     scale: Axis,
 }
 
-/// What shares a scale.
+/// Which weights share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Axis {
-    /// Elements of the same index in the first dimension.
+    /// Those with the same index in the first dimension.
     Row,
-    /// Elements of the same column of a matrix.
+    /// Those in the same column of a matrix.
     Column,
 }
 
@@ -130,7 +130,8 @@ fn encode_tensor(name: &str, view: &View, limit: u8) -> Result<(Entry, Vec<u8>),
     Ok((Entry { name: name.to_owned(), dtype: view.kind, shape, bytes: data.len(), quantised }, data))
 }
 
-/// Compresses integers. Of repetitions only runs are looked for: others are chance, and cost more than the code of each integer.
+/// Compresses integers. Searches for runs only: other repetitions are accidental, and encoding them takes more space
+/// than encoding each integer.
 fn deflate_symbols(symbols: &[u8]) -> Result<Vec<u8>, String> {
     let flags = create_comp_flags_from_zip_params(9, 0, CompressionStrategy::RLE as i32);
     let mut bytes = Vec::new();
@@ -205,12 +206,12 @@ fn nearest(value: f32, scale: f32, limit: u8) -> f32 {
     if scale == 0.0 { 0.0 } else { (value / scale).round().clamp(-limit, limit) }
 }
 
-/// Returns the scale with the least squared error among those of [`CLIPPING`] and the best fit to the integers of the best of
-/// them, with that error.
+/// Returns the scale with the least squared error, and that error. Tries those of [`CLIPPING`], and the least-squares
+/// fit to the integers of the best of them.
 fn best_scale(row: &[f32], limit: u8) -> (bf16, f64) {
     let largest = row.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
     let with_error = |scale: f32| {
-        // Never above the largest finite value, which a scale just below it would be rounded to.
+        // Rounding up to bf16 could give infinity.
         let scale = bf16::from_f32(scale).min(bf16::MAX);
         let (wide, mut error) = (scale.to_f32(), 0.0f64);
         for &value in row {
@@ -236,11 +237,11 @@ fn best_scale(row: &[f32], limit: u8) -> (bf16, f64) {
 pub(super) struct Decoded {
     /// Their bytes; the element type of the vector gives the alignment.
     pub words: Vec<u64>,
-    /// Where each one is, in bytes.
+    /// Location of each tensor, in bytes.
     pub tensors: BTreeMap<String, Stored>,
 }
 
-/// Decodes a compact file. Nothing is allocated by a size that only the file claims.
+/// Decodes a compact file. Sizes claimed by the file are checked before anything is allocated.
 pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, String> {
     decode_file(bytes).map_err(|what| format!("not a valid compact file: {what}"))
 }
@@ -345,7 +346,7 @@ impl Job<'_> {
         if symbols.iter().any(|&symbol| symbol > 2 * limit) {
             return Err(wrong(format!("has integers above {limit}")));
         }
-        // Without elements there is nothing to divide.
+        // A tensor without elements has no scales; any width will do.
         let width = self.count.checked_div(self.scales).unwrap_or(0).max(1);
         let outputs = output.as_chunks_mut::<4>().0.iter_mut();
         for (i, (&symbol, output)) in symbols.iter().zip(outputs).enumerate() {
@@ -375,8 +376,8 @@ fn inflate(data: &[u8], length: usize) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Norm of the difference of two files' floating-point tensors, divided by the norm of those of the first; `None` if their
-/// names or shapes differ.
+/// Norm of the difference of two files' floating-point tensors, divided by the norm of those of the first; `None` if
+/// their names or shapes differ.
 pub fn relative_error(exact: &TensorFile, stored: &TensorFile) -> Option<f64> {
     let (mut error, mut total) = (0.0f64, 0.0f64);
     if !exact.names().eq(stored.names()) {

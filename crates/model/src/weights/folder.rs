@@ -1,5 +1,5 @@
-//! The model folder: safetensors or a [compact file](super::compact) for each part, the vocabulary and configuration, and a manifest with all sizes and
-//! checksums. The manifest is written last: a folder without one is not a model.
+//! The model folder: safetensors or a [compact file](super::compact) for each part, the vocabulary and configuration,
+//! and a manifest with all sizes and checksums. The manifest is written last: a folder without one is not a model.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ pub const FORMAT: u32 = 1;
 pub const MANIFEST: &str = "manifest.json";
 /// Text vocabulary, unchanged from its source.
 pub const VOCABULARY: &str = "vocab.json";
-/// Weight of a classifier that predicts the text token from a code's vector, `[tokens, code_width]`. Present if the DVAE was
-/// trained with it; no release has one.
+/// Weight of a classifier that predicts the text token from a code's vector, `[tokens, code_width]`. Present if the
+/// DVAE was trained with it; no release has one.
 pub const TOKEN_HEAD_WEIGHT: &str = "dvae.token_head.weight";
 /// Bias of that classifier, `[tokens]`.
 pub const TOKEN_HEAD_BIAS: &str = "dvae.token_head.bias";
@@ -356,8 +356,8 @@ pub struct FolderWriter<'d> {
 }
 
 impl<'d> FolderWriter<'d> {
-    /// Starts a folder. A folder that contains a model or other files is only written to if `replace` is set; a model in it
-    /// becomes invalid at this point.
+    /// Starts a folder. A folder that contains a model or other files is only written to if `replace` is set; a model
+    /// in it becomes invalid at this point.
     pub fn create(disk: &'d dyn Disk, path: &Path, replace: bool) -> Result<FolderWriter<'d>, WeightsError> {
         let found = occupied(path)?;
         if let (Some(found), false) = (found, replace) {
@@ -399,8 +399,8 @@ impl<'d> FolderWriter<'d> {
         Ok(())
     }
 
-    /// Writes the tensors of a part as a compact file, with integers up to `limit`: see [`compact::limit_of_bits`]. Voices are
-    /// stored exactly.
+    /// Writes the tensors of a part as a compact file, with integers up to `limit`: see [`compact::limit_of_bits`].
+    /// Voices are stored exactly.
     pub fn compact(&mut self, part: Part, file: &TensorFile, limit: u8) -> Result<(), WeightsError> {
         let tensors: Vec<(&str, View)> =
             file.names().filter_map(|name| Some((name, file.get(name)?))).collect();
@@ -437,7 +437,8 @@ impl<'d> FolderWriter<'d> {
         self.manifest.files.insert(file.to_owned(), FileRecord { bytes, blake3 });
     }
 
-    /// Writes the manifest, which makes the folder a valid model. Files of an older model that this one lacks are removed.
+    /// Writes the manifest, which makes the folder a valid model. Files of an older model that this one lacks are
+    /// removed.
     pub fn finish(self) -> Result<Manifest, WeightsError> {
         for stale in self.old.iter().filter(|file| !self.manifest.files.contains_key(*file)) {
             durable::remove(self.disk, &self.path.join(stale))?;

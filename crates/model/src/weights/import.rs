@@ -1,8 +1,8 @@
 //! Converts Coqui's files to a model folder.
 //!
-//! There are two layouts of `model.pth`: the release's (`{"model": {"gpt...": ...}}`) and the trainer's (prefix `xtts.` on
-//! every name, the DVAE included, the optimizer state, a pickled configuration). Every name is accounted for: imported,
-//! known and dropped, or an error.
+//! There are two layouts of `model.pth`: the release's (`{"model": {"gpt...": ...}}`) and the trainer's (prefix `xtts.`
+//! on every name, the DVAE included, the optimizer state, a pickled configuration). Every name is accounted for:
+//! imported, known and dropped, or an error.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +51,7 @@ pub struct ImportReport {
     pub tensors: usize,
     /// Total number of elements in them.
     pub numbers: u64,
-    /// KnownCall tensors that were dropped because they are not needed.
+    /// Names of known tensors that were dropped because they are not needed.
     pub dropped: Vec<String>,
     /// Names of the voices.
     pub voices: Vec<String>,
@@ -101,8 +101,8 @@ fn map_name(name: &str, trainer: bool) -> NameMapping {
     NameMapping::Take(name.to_owned())
 }
 
-/// Maximum number of names in a dict of tensors or voices, and maximum length of a name in bytes. A pickle can refer to one
-/// value a million times: what is cheap there must not become a million copies here.
+/// Maximum number of names in a dict of tensors or voices, and maximum length of a name in bytes. A pickle can refer to
+/// one value a million times: what is cheap there must not become a million copies here.
 const MAX_NAMES: usize = 1 << 16;
 const MAX_NAME_BYTES: usize = 256;
 
@@ -274,7 +274,7 @@ pub fn import_expecting(
     // Buffers are not weights: an export recomputes them.
     mismatch.missing.retain(|(name, _)| !is_buffer(name));
     mismatch.left_over.append(&mut gathered.left_over);
-    // A name of no part could not be written anywhere, whatever the caller expects.
+    // A name that belongs to no part has no file to go to, whatever the caller expects.
     mismatch.left_over.extend(shapes.keys().filter(|name| Part::of_tensor(name).is_none()).cloned());
     mismatch.left_over.sort();
     mismatch.left_over.dedup();
@@ -465,8 +465,8 @@ fn read_vocabulary(path: &Path) -> Result<Vec<u8>, WeightsError> {
     Ok(bytes)
 }
 
-/// Rejects a vocabulary whose size differs from the text table: it belongs to another model, and its ids would address other
-/// rows or none.
+/// Rejects a vocabulary whose size differs from the text table: it belongs to another model, and its ids would address
+/// other rows or none.
 fn check_vocabulary(path: &Path, bytes: &[u8], rows: usize) -> Result<(), WeightsError> {
     let json: Json = serde_json::from_slice(bytes)
         .map_err(|error| WeightsError::content(path, format!("not a vocabulary: {error}")))?;

@@ -88,24 +88,25 @@ impl TorchFile {
         let bytes = self.storage(tensor)?;
         let size = tensor.storage.kind.size();
         let count = tensor.count();
-        // In bounds: parsing rejects tensors that exceed the stated size of their storage, and `storage` checks that size.
+        // In bounds: parsing rejects tensors that exceed the stated size of their storage, and `storage` checks that
+        // size.
         if tensor.is_contiguous() {
             let start = if count == 0 { 0 } else { tensor.offset * size };
             return Ok(Cow::Borrowed(&bytes[start..start + count * size]));
         }
         let mut out = Vec::with_capacity(count * size);
-        let mut place = vec![0; tensor.shape.len()];
+        let mut index = vec![0; tensor.shape.len()];
         let mut at = tensor.offset;
         for _ in 0..count {
             out.extend_from_slice(&bytes[at * size..(at + 1) * size]);
-            for d in (0..place.len()).rev() {
-                place[d] += 1;
+            for d in (0..index.len()).rev() {
+                index[d] += 1;
                 at += tensor.strides[d];
-                if place[d] < tensor.shape[d] {
+                if index[d] < tensor.shape[d] {
                     break;
                 }
                 at -= tensor.strides[d] * tensor.shape[d];
-                place[d] = 0;
+                index[d] = 0;
             }
         }
         Ok(Cow::Owned(out))

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_words_come_back_and_strings_stay() {
+    fn bare_words_round_trip_and_strings_are_unchanged() {
         let text = r#"{"a": Infinity, "b": [-Infinity, NaN], "c": "say \"NaN\" or Infinity", "d": 1.5}"#;
         let value = parse(text).expect("it is read");
         assert_eq!(value["c"], "say \"NaN\" or Infinity");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn invalid_json_is_refused() {
         for text in ["{\"a\": Infinite}", "{\"a\": \"", "Infinity Infinity", "", "\"\\"] {
             assert!(parse(text).is_err(), "{text}");
         }

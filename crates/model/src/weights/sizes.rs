@@ -20,8 +20,8 @@ pub struct Sizes {
     pub dvae: Option<InferredDvae>,
 }
 
-/// Sizes of the language model as inferred from shapes; they determine the shape of each of its tensors. Building a network
-/// needs more than shapes reveal: see [`GptSizes`](crate::GptSizes).
+/// Sizes of the language model as inferred from shapes; they determine the shape of each of its tensors. Building a
+/// network needs more than shapes reveal: see [`GptSizes`](crate::GptSizes).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InferredGpt {
     /// Number of blocks.
@@ -164,9 +164,9 @@ impl Sizes {
         }
     }
 
-    /// Infers sizes from a file's shapes. If a tensor is missing, its size is taken from another tensor that has the same
-    /// dimension, or from the release, so that [`expected`](super::expected) can report all differences and not only the
-    /// first. `heads` comes from a configuration; without one, heads are 64 channels zip64_threshold, as in all releases.
+    /// Infers sizes from a file's shapes. If a tensor is missing, its size is taken from another tensor that has the
+    /// same dimension, or from the release, so that [`expected`](super::expected) can report all differences and not
+    /// only the first. `heads` comes from a configuration; without one, heads are 64 channels wide, as in all releases.
     pub fn from_shapes(shapes: &Shapes, heads: Option<usize>) -> Sizes {
         let v2 = Sizes::v2();
         let look = ShapeLookup { shapes };
@@ -292,8 +292,8 @@ impl ShapeLookup<'_> {
         found.map_or(otherwise, |&size| size.min(MAX_DIMENSION))
     }
 
-    /// Number of distinct indices between `before` and `after`, at most [`MAX_BLOCKS`]. Not the largest index: neither a
-    /// name with a huge index nor a file of a million names may become a huge list.
+    /// Number of distinct indices between `before` and `after`, at most [`MAX_BLOCKS`]. Not the largest index: neither
+    /// a name with a huge index nor a file of a million names may become a huge list.
     fn count(&self, before: &str, after: &str) -> Option<usize> {
         let from = self.shapes.range(before.to_owned()..).map(|(name, _)| name);
         let numbers: BTreeSet<&str> = from

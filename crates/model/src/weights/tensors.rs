@@ -25,7 +25,7 @@ pub struct TensorFile {
     tensors: BTreeMap<String, Stored>,
 }
 
-/// Where the bytes of tensors are.
+/// Where the tensors' bytes are stored.
 #[derive(Debug)]
 enum Content {
     /// In the file itself.
@@ -76,8 +76,8 @@ impl<'f> View<'f> {
 }
 
 impl TensorFile {
-    /// Opens a file and validates its header: every tensor is within the file, and none overlap. A compact file is recognised
-    /// by its first bytes.
+    /// Opens a file and validates its header: every tensor is within the file, and none overlap. A compact file is
+    /// recognised by its first bytes.
     pub fn open(path: &Path) -> Result<TensorFile, WeightsError> {
         TensorFile::from_map(path, map(path)?)
     }
@@ -90,7 +90,7 @@ impl TensorFile {
             let Decoded { words, tensors } = compact::decode(&map).map_err(wrong)?;
             return Ok(TensorFile { content: Content::Decoded(words), tensors, path });
         }
-        let tensors = places(&map).map_err(wrong)?;
+        let tensors = locations(&map).map_err(wrong)?;
         Ok(TensorFile { content: Content::Mapped(map), tensors, path })
     }
 
@@ -111,7 +111,7 @@ impl TensorFile {
     }
 }
 
-fn places(bytes: &[u8]) -> Result<BTreeMap<String, Stored>, String> {
+fn locations(bytes: &[u8]) -> Result<BTreeMap<String, Stored>, String> {
     let broken = |why: &dyn std::fmt::Display| format!("not a valid safetensors file: {why}");
     let header = bytes.first_chunk().map(|&length| u64::from_le_bytes(length));
     let header = header.ok_or_else(|| broken(&"it is too short"))?;
@@ -160,8 +160,8 @@ pub struct WrittenFile {
     pub blake3: String,
 }
 
-/// Writes a safetensors file next to `path`, requesting the bytes of one tensor at a time by its index in `specs`: never
-/// more than one is in memory. `bytes` must return as many as the spec says.
+/// Writes a safetensors file next to `path`, requesting the bytes of one tensor at a time by its index in `specs`:
+/// never more than one is in memory. `bytes` must return as many as the spec says.
 pub fn write<'d, 't>(
     disk: &'d dyn Disk,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Compact files: size, error, and files that are damaged or lie.
+//! Compact files: size, error, and files that are damaged or make false claims.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn write(folder: &Path, tensors: &[Tensor], bits: f32) -> (PathBuf, PathBuf) {
 }
 
 #[test]
-fn the_error_and_the_size_are_those_of_the_bits() {
+fn error_and_size_depend_on_the_bits_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let values = normal(200 * 512, 5);
     let mut before = 1.0;
@@ -91,7 +91,7 @@ fn the_error_and_the_size_are_those_of_the_bits() {
 }
 
 #[test]
-fn all_tensors_come_back_and_small_ones_exactly() {
+fn all_tensors_round_trip_and_small_ones_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let (exact, small) = write(folder.path(), &tensors(), 7.0);
     let (exact, small) = (TensorFile::open(&exact).unwrap(), TensorFile::open(&small).unwrap());
@@ -117,7 +117,7 @@ fn all_tensors_come_back_and_small_ones_exactly() {
 }
 
 #[test]
-fn weights_that_no_scale_fits_are_stored_exactly() {
+fn weights_without_a_suitable_scale_are_stored_exactly() {
     let folder = tempfile::tempdir().unwrap();
     for extreme in [f32::NAN, f32::INFINITY, f32::MAX, f32::MIN_POSITIVE, 1e-44] {
         let mut values = vec![extreme; 2048];
@@ -132,7 +132,7 @@ fn weights_that_no_scale_fits_are_stored_exactly() {
     }
 }
 
-/// A file with a header of our choice.
+/// A file with the given header.
 fn file(version: u32, header: &str, data: &[u8]) -> Vec<u8> {
     let length = header.len() as u32;
     [b"myxttscw", &version.to_le_bytes()[..], &length.to_le_bytes(), header.as_bytes(), data].concat()
@@ -147,7 +147,7 @@ fn zeros(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn headers_that_lie_are_refused() {
+fn false_headers_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lie.compact");
     let data = zeros(8);
@@ -235,7 +235,7 @@ fn damaged_files_are_refused_or_read_but_never_crash() {
 }
 
 #[test]
-fn a_folder_has_a_part_once_and_replaces_the_other_form() {
+fn a_part_is_stored_in_one_form_and_replaces_the_other() {
     let folder = tempfile::tempdir().unwrap();
     let (exact, small) = write(folder.path(), &tensors(), 7.0);
     let model = small.parent().unwrap();

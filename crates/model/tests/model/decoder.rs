@@ -1,9 +1,9 @@
 //! Tests the decoder against the reference: every interpolation and upsampling on the way to the waveform.
 
 use crate::goldens::{self, Tensor};
-use crate::rig::{Rig, TRAINED, assert_near, assert_released, devices, turned};
+use crate::rig::{Rig, TRAINED, assert_near, assert_released, devices, transposed};
 use myxtts_model::declare::Declare;
-use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, PREFIX, Residual};
+use myxtts_model::decoder::{Decoder, DecoderSizes, PREFIX, Residual, Upsampling};
 use myxtts_tensor::{Control, DType, Device};
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ fn sizes() -> DecoderSizes {
     let list = |value: &serde_json::Value| -> Vec<usize> {
         value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
     };
-    let growths = list(&config["upsample_rates"]).into_iter().zip(list(&config["upsample_kernel_sizes"]));
+    let upsampling = list(&config["upsample_rates"]).into_iter().zip(list(&config["upsample_kernel_sizes"]));
     let dilations = config["resblock_dilations"].as_array().unwrap().iter().map(list);
     let residuals = list(&config["resblock_kernel_sizes"]).into_iter().zip(dilations);
     let sizes = DecoderSizes {
         latent: number("decoder_input_dim"),
         speaker: number("d_vector_dim"),
         channels: number("upsample_initial_channel_decoder"),
-        growths: growths.map(|(rate, taps)| Growth { rate, taps }).collect(),
+        upsampling: upsampling.map(|(rate, taps)| Upsampling { rate, taps }).collect(),
         residuals: residuals.map(|(taps, dilations)| Residual { taps, dilations }).collect(),
         code_rate: number("input_sample_rate"),
         wave_rate: number("output_sample_rate"),
@@ -56,7 +56,7 @@ fn without(rows: &[f32], part: &[f32]) -> Vec<f32> {
 /// Converts a golden `[channels, time]` or `[1, channels, time]` to rows of channels.
 fn rows(tensor: &Tensor) -> Vec<f32> {
     let shape: Vec<usize> = [1].into_iter().chain(tensor.shape.iter().copied()).collect();
-    turned(tensor.floats(), &shape[shape.len() - 3..])
+    transposed(tensor.floats(), &shape[shape.len() - 3..])
 }
 
 fn assert_golden(device: Device, io: &BTreeMap<String, Tensor>) {
@@ -66,11 +66,11 @@ fn assert_golden(device: Device, io: &BTreeMap<String, Tensor>) {
     let speaker = tape.input([1, decoder.sizes().speaker], DType::F32);
     let finer_shape = &io["z_after_x4"].shape;
     let finer = tape.input([1, finer_shape[2], finer_shape[1]], DType::F32);
-    let stretched = decoder.stretch(&mut tape, latents);
-    let made = decoder.make(&mut tape, stretched, speaker);
+    let stretched = decoder.upsample_latents(&mut tape, latents);
+    let made = decoder.forward(&mut tape, stretched, speaker);
     let unstretched = decoder.wave(&mut tape, finer, speaker);
     let all = [stretched, made.first, made.wave, unstretched];
-    all.into_iter().chain(made.grown.iter().copied()).for_each(|v| tape.keep(v));
+    all.into_iter().chain(made.layers.iter().copied()).for_each(|v| tape.keep(v));
     let frames = io["latents"].shape[1];
     assert_eq!(tape.shape(stretched).dim(1), decoder.sizes().frames_of(frames));
     assert_eq!(tape.shape(made.wave).dims(), [1, decoder.sizes().samples_of(frames), 1]);
@@ -88,10 +88,10 @@ fn assert_golden(device: Device, io: &BTreeMap<String, Tensor>) {
     let first = without(&read(made.first), &speaker_contribution(&rig, "cond_layer", voice));
     near("conv_pre_out", &first, &rows(&io["conv_pre_out"]));
     let mut seen = 0;
-    for (i, &grown) in made.grown.iter().enumerate() {
+    for (i, &layer) in made.layers.iter().enumerate() {
         let Some(wanted) = io.get(&format!("up{i}_out")) else { continue };
-        let grown = without(&read(grown), &speaker_contribution(&rig, &format!("conds.{i}"), voice));
-        near(&format!("up{i}_out"), &grown, &rows(wanted));
+        let upsampled = without(&read(layer), &speaker_contribution(&rig, &format!("conds.{i}"), voice));
+        near(&format!("up{i}_out"), &upsampled, &rows(wanted));
         seen += 1;
     }
     assert_eq!(seen, io.keys().filter(|name| name.starts_with("up")).count());
@@ -107,7 +107,7 @@ fn assert_finer(device: Device, io: &BTreeMap<String, Tensor>) {
     let mut rig = Rig::fresh(device, declare);
     let mut tape = rig.tape();
     let latents = tape.input(&io["latents"].shape[..], DType::F32);
-    let finer = decoder.stretch(&mut tape, latents);
+    let finer = decoder.upsample_latents(&mut tape, latents);
     tape.keep(finer);
     let mut program = rig.engine.load(tape).unwrap();
     rig.engine.write(&program, latents, io["latents"].floats()).unwrap();
@@ -134,7 +134,7 @@ fn folded_decoder_gives_the_same_samples() {
             let mut tape = rig.tape();
             let latents = tape.input(&io["latents"].shape[..], DType::F32);
             let speaker = tape.input([1, decoder.sizes().speaker], DType::F32);
-            let z = decoder.stretch(&mut tape, latents);
+            let z = decoder.upsample_latents(&mut tape, latents);
             let wave = decoder.wave(&mut tape, z, speaker);
             tape.keep(wave);
             let mut program = rig.engine.load(tape).unwrap();

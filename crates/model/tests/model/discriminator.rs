@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, TRAINED, assert_near, assert_near_by_length, devices, length};
 use myxtts_model::declare::Declare;
-use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, Residual};
+use myxtts_model::decoder::{Decoder, DecoderSizes, Residual, Upsampling};
 use myxtts_model::discriminator::{
     DiscriminatorSizes, Discriminators, Layer, discriminator_loss, feature_matching_loss, generator_loss,
 };
@@ -114,10 +114,10 @@ fn waves(batch: usize, samples: usize, seed: u64) -> Vec<f32> {
 /// Randomises all parameters: biases start at zero and magnitudes at constants, which would hide mix-ups.
 fn randomise(rig: &mut Rig, seed: u64) {
     let mut random = Stream::new(seed);
-    for one in rig.released.clone() {
-        let mut data = rig.engine.read_parameter(one.id).unwrap();
+    for parameter in rig.released.clone() {
+        let mut data = rig.engine.read_parameter(parameter.id).unwrap();
         data.iter_mut().for_each(|x| *x += 0.2 * random.normal());
-        rig.engine.write_parameter(one.id, &data).unwrap();
+        rig.engine.write_parameter(parameter.id, &data).unwrap();
     }
 }
 
@@ -167,7 +167,7 @@ fn decoder_sizes() -> DecoderSizes {
         latent: 6,
         speaker: 4,
         channels: 8,
-        growths: vec![Growth { rate: 8, taps: 16 }, Growth { rate: 4, taps: 8 }],
+        upsampling: vec![Upsampling { rate: 8, taps: 16 }, Upsampling { rate: 4, taps: 8 }],
         residuals: vec![Residual { taps: 3, dilations: vec![1, 3] }],
         ..DecoderSizes::v2()
     }
@@ -219,7 +219,7 @@ fn gradients(side: Side) -> Vec<(String, Vec<f32>)> {
     }
     rig.engine.write(&program, real, &waves(batch, samples, 4)).unwrap();
     rig.engine.run(&mut program, &Control::default()).unwrap();
-    let names = rig.released.iter().map(|one| one.name.clone());
+    let names = rig.released.iter().map(|parameter| parameter.name.clone());
     names.map(|name| (name.clone(), rig.gradient(&name))).collect()
 }
 
@@ -285,8 +285,8 @@ fn discriminators_have_the_sizes_of_hifigan() {
         let mut declare = Declare::new(0.0, TRAINED);
         Discriminators::declare(&mut declare, sizes, "");
         let (_, released) = declare.finish();
-        let of = released.iter().filter(|one| one.name.starts_with(part));
-        of.map(|one| one.shape.iter().product::<usize>()).sum()
+        let of = released.iter().filter(|parameter| parameter.name.starts_with(part));
+        of.map(|parameter| parameter.shape.iter().product::<usize>()).sum()
     };
     let full = DiscriminatorSizes::hifigan();
     // Counted by hand from the paper's sizes, with one magnitude per channel of a layer.

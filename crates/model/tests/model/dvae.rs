@@ -2,7 +2,7 @@
 
 use crate::goldens::{self, Tensor};
 use crate::rig::{
-    Rig, TRAINED, assert_near, assert_near_by_length, assert_released, devices, length, turned,
+    Rig, TRAINED, assert_near, assert_near_by_length, assert_released, devices, length, transposed,
 };
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
 use myxtts_model::declare::Declare;
@@ -53,17 +53,17 @@ fn assert_golden(device: Device, mel: &Tensor, encoded: &Tensor, codes: &Tensor,
     assert_eq!(tape.shape(rows).dim(1), dvae.sizes().codes_of(frames));
     [rows, found, made].into_iter().for_each(|v| tape.keep(v));
     let mut program = rig.engine.load(tape).unwrap();
-    rig.engine.write(&program, input, &turned(mel.floats(), &mel.shape)).unwrap();
+    rig.engine.write(&program, input, &transposed(mel.floats(), &mel.shape)).unwrap();
     rig.engine.run(&mut program, &Control::default()).unwrap();
     let read = |v| rig.engine.read(&program, v).unwrap();
-    let wanted = turned(encoded.floats(), &encoded.shape);
+    let wanted = transposed(encoded.floats(), &encoded.shape);
     assert_near(&format!("{device} encoder_out of {frames}"), &read(rows), &wanted, 1e-4);
     assert_eq!(
         rig.engine.read_i32(&program, found).unwrap(),
         ids(codes),
         "{device} codes of {frames} frames"
     );
-    let wanted = turned(decoded.floats(), &decoded.shape);
+    let wanted = transposed(decoded.floats(), &decoded.shape);
     assert_near(&format!("{device} recon of {frames}"), &read(made), &wanted, 1e-4);
 }
 
@@ -89,12 +89,12 @@ fn training_pass_matches_the_reference() {
         let &[batch, channels, frames] = &mel.shape[..] else { panic!("{:?}", mel.shape) };
         let input = tape.input([batch, frames, channels], DType::F32);
         let made = dvae.reconstruct(&mut tape, input, DvaeLoss::default());
-        dvae.follow(&mut tape, &made);
+        dvae.update_codebook(&mut tape, &made);
         [made.ids, made.mel, made.squared, made.commitment].into_iter().for_each(|v| tape.keep(v));
         tape.backward(made.loss, Backward::default());
         tape.report_loss(made.loss);
         let mut program = rig.engine.load(tape).unwrap();
-        rig.engine.write(&program, input, &turned(mel.floats(), &mel.shape)).unwrap();
+        rig.engine.write(&program, input, &transposed(mel.floats(), &mel.shape)).unwrap();
         let report = rig.engine.run(&mut program, &Control::default()).unwrap();
         let wanted = |name: &str| scalars[name].as_f64().unwrap() as f32;
         let [squared, commitment] =
@@ -174,7 +174,7 @@ fn fresh_dvae_trains() {
     let input = tape.input([batch, frames, sizes.channels], DType::F32);
     let weights = DvaeLoss { absolute: 0.1, ..DvaeLoss::default() };
     let made = dvae.reconstruct(&mut tape, input, weights);
-    dvae.follow(&mut tape, &made);
+    dvae.update_codebook(&mut tape, &made);
     tape.keep(made.ids);
     tape.backward(made.loss, Backward::default());
     tape.update(made.loss, AdamW::default());

@@ -13,7 +13,7 @@ const LOGITS: f32 = 1e-4;
 fn golden(device: Device) -> Generator {
     let weights = goldens::tensors("gpt/weights.safetensors");
     let mut generator = Generator::new(device, Precision::F32, &sizes()).unwrap();
-    generator.load(|one| Ok::<_, Error>(one.to_ours(weights[&one.name].floats()))).unwrap();
+    generator.load(|parameter| Ok::<_, Error>(parameter.to_ours(weights[&parameter.name].floats()))).unwrap();
     generator
 }
 
@@ -88,7 +88,9 @@ fn guidance_amplifies_the_effect_of_the_text() {
     for device in devices("guidance_amplifies_the_effect_of_the_text") {
         let mut plain = golden(device);
         let mut guided = Generator::guided(device, Precision::F32, &sizes()).unwrap();
-        guided.load(|one| Ok::<_, Error>(one.to_ours(weights[&one.name].floats()))).unwrap();
+        guided
+            .load(|parameter| Ok::<_, Error>(parameter.to_ours(weights[&parameter.name].floats())))
+            .unwrap();
         assert!(guided.is_guided() && !plain.is_guided());
         let unguided = plain.speak(voice, &texts[0], &options(1.0)).unwrap();
         let mut speak = |textless: &[i32], guidance| {
@@ -124,9 +126,9 @@ fn guards_and_observers_stop_generation() {
     let head = "gpt.mel_head.";
     let mut stuck = Generator::new(Device::Cpu, Precision::F32, &sizes()).unwrap();
     stuck
-        .load(|one| {
-            let mut data = vec![0.0; one.shape.iter().product()];
-            if one.name == format!("{head}bias") {
+        .load(|parameter| {
+            let mut data = vec![0.0; parameter.shape.iter().product()];
+            if parameter.name == format!("{head}bias") {
                 data[5] = 1.0;
             }
             Ok::<_, Error>(data)
@@ -136,7 +138,7 @@ fn guards_and_observers_stop_generation() {
         SamplingOptions { guards: Guards { loop_codes: 9, codes_per_token: 0.0 }, ..greedy_options(1.0) };
     let spoken = stuck.speak(voice, &text, &guarded).unwrap();
     assert_eq!((spoken.ended, &spoken.codes[..], spoken.latents.len()), (StopReason::Loop, &[5][..], width));
-    stuck.load(|one| Ok::<_, Error>(vec![f32::NAN; one.shape.iter().product()])).unwrap();
+    stuck.load(|parameter| Ok::<_, Error>(vec![f32::NAN; parameter.shape.iter().product()])).unwrap();
     let wrong = stuck.speak(voice, &text, &guarded);
     assert!(matches!(wrong, Err(GenerateError::NotNumbers { codes: 0 })), "{wrong:?}");
 }
@@ -160,9 +162,9 @@ fn texts_and_voices_of_another_model_are_rejected() {
 }
 
 #[test]
-fn forced_codes_have_the_states_of_generation() {
+fn teacher_forcing_gives_the_states_of_generation() {
     let decode = goldens::tensors("decode/decode.safetensors");
-    for device in devices("forced_codes_have_the_states_of_generation") {
+    for device in devices("teacher_forcing_gives_the_states_of_generation") {
         let mut generator = golden(device);
         let voice = decode["cond_latents"].floats();
         for name in ["text0.ids", "text1.ids"] {

@@ -1,7 +1,7 @@
 //! Tests the GPT against the reference: all intermediate results, its losses, and the gradient of every parameter.
 
 use crate::goldens::{self, Tensor};
-use crate::rig::{self, Rig, TRAINED, assert_near, assert_near_by_length, length, turned};
+use crate::rig::{self, Rig, TRAINED, assert_near, assert_near_by_length, length, transposed};
 use myxtts_model::conditioning::ConditioningSizes;
 use myxtts_model::perceiver::PerceiverSizes;
 use myxtts_model::sequence::frame_lengths;
@@ -77,7 +77,7 @@ pub fn reference_inputs() -> ReferenceInputs {
     ReferenceInputs {
         batch,
         frames,
-        mels: turned(inputs["cond_mels"].floats(), &[batch, mels, frames]),
+        mels: transposed(inputs["cond_mels"].floats(), &[batch, mels, frames]),
         text: ids(&inputs["text_inputs"]),
         text_lengths: ids(&inputs["text_lengths"]),
         codes: ids(&inputs["audio_codes"]),
@@ -151,12 +151,12 @@ pub fn write_targets(rig: &Rig, program: &Program, targets: &GptTargets, sequenc
 
 fn relative(what: &str, found: f32, wanted: f64) {
     let far = (f64::from(found) - wanted).abs() / wanted.abs();
-    println!("{what}: {found} where {wanted} is wanted, {far:.1e}");
-    assert!(far <= LOSSES, "{what}: {found} where {wanted} is wanted");
+    println!("{what}: {found}, expected {wanted}, relative error {far:.1e}");
+    assert!(far <= LOSSES, "{what}: {found}, expected {wanted}");
 }
 
 /// Compares forward and backward passes on one device, with some blocks recomputed.
-fn agrees(device: Device, recomputed_blocks: usize, recompute: Recompute) {
+fn assert_matches(device: Device, recomputed_blocks: usize, recompute: Recompute) {
     println!("{device}, {recomputed_blocks} blocks computed again, {recompute:?}");
     let (mut rig, gpt) = golden(device);
     let given = reference_inputs();
@@ -192,7 +192,7 @@ fn agrees(device: Device, recomputed_blocks: usize, recompute: Recompute) {
     assert_eq!(wanted.len(), kept.len() + 1, "every golden value is compared");
     let read = |value: Value| rig.engine.read(&program, value).unwrap();
     let theirs = &wanted["cond_encoder_out"];
-    assert_near("cond_encoder_out", &read(frames), &turned(theirs.floats(), &theirs.shape), LOGITS);
+    assert_near("cond_encoder_out", &read(frames), &transposed(theirs.floats(), &theirs.shape), LOGITS);
     for (name, value) in &kept {
         assert_eq!(program.tape().shape(*value).dims(), wanted[name].shape, "{name}");
         assert_near(name, &read(*value), wanted[name].floats(), LOGITS);
@@ -229,24 +229,24 @@ fn correct(logits: &[f32], targets: &[i32]) -> f32 {
 #[test]
 fn gpt_matches_the_reference() {
     for device in rig::devices("gpt_matches_the_reference") {
-        agrees(device, 0, Recompute::Marked);
+        assert_matches(device, 0, Recompute::Marked);
     }
 }
 
 #[test]
 fn gpt_with_recomputation_matches_the_reference() {
     for device in rig::devices("gpt_with_recomputation_matches_the_reference") {
-        agrees(device, 1, Recompute::Norms);
+        assert_matches(device, 1, Recompute::Norms);
     }
 }
 
 /// Teacher-forced with the corrected masks, the states equal those of the reference during generation.
 #[test]
-fn forced_states_match_the_references_generation() {
+fn teacher_forced_states_match_the_generation_of_the_reference() {
     let decode = goldens::tensors("decode/decode.safetensors");
     let codes: Vec<&String> = decode.keys().filter(|name| name.ends_with(".codes")).collect();
     assert!(!codes.is_empty(), "nothing was decoded");
-    for device in rig::devices("forced_states_match_the_references_generation") {
+    for device in rig::devices("teacher_forced_states_match_the_generation_of_the_reference") {
         let (mut rig, gpt) = golden(device);
         let given = reference_inputs();
         let mels = &given.mels[..given.mels.len() / given.batch];
@@ -267,7 +267,7 @@ fn forced_states_match_the_references_generation() {
             let mut tape = rig.tape();
             let inputs = GptInputs::new(&mut tape, &gpt.sizes, shape, Masks::Corrected);
             let outputs = gpt.forward(&mut tape, &inputs, &GptOptions::default());
-            // And again from the voice's conditioning vectors alone.
+            // Again, from the voice's conditioning vectors only.
             let voice = tape.input([1, gpt.sizes.perceiver.latents, gpt.sizes.width], DType::F32);
             let latents =
                 gpt.latents(&mut tape, &GptInputs { condition: Condition::Latents(voice), ..inputs });

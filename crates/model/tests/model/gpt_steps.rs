@@ -102,8 +102,8 @@ fn recomputed_blocks_use_the_same_dropout() {
 }
 
 #[test]
-fn adapters_start_as_identity_train_alone_and_fold() {
-    for device in rig::devices("adapters_start_as_identity_train_alone_and_fold") {
+fn adapters_start_as_identity_are_trained_alone_and_can_be_folded() {
+    for device in rig::devices("adapters_start_as_identity_are_trained_alone_and_can_be_folded") {
         let sizes = LoraSizes { rank: 4, alpha: 8.0, ..LoraSizes::default() };
         let plain = small(device, None).logits();
         let mut small = small(device, Some(&sizes));
@@ -159,7 +159,8 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
     length(&difference) / length(b)
 }
 
-/// Short clips: padded by repetition and masked after their end, they keep their voice; either measure alone is not enough.
+/// Short clips: padded by repetition and masked after their end, they keep their voice; one of the two alone is not
+/// enough.
 #[test]
 fn short_clip_in_a_long_window_keeps_its_voice() {
     let mut small = small(Device::Cpu, None);

@@ -1,5 +1,6 @@
-//! The perceiver has no norms between its layers. With weights a few times their initial size its attention saturates, and
-//! gradients that should cancel must cancel: rounding made them 1e7 to 1e25 times too long, which ended training runs.
+//! The perceiver has no norms between its layers. With weights a few times their initial size its attention saturates,
+//! and gradients that should cancel must cancel: rounding made them 1e7 to 1e25 times too long, which ended training
+//! runs.
 
 use crate::rig;
 use myxtts_model::Declare;
@@ -49,12 +50,12 @@ fn gradient_length(device: Device, precision: Precision, scale: f32) -> f64 {
 }
 
 #[test]
-fn gradients_of_a_saturated_perceiver_were_rounding_errors_times_its_keys() {
+fn gradients_of_a_saturated_perceiver_are_not_dominated_by_rounding_errors() {
     let precisions = |device| match device {
         Device::Cpu => vec![(device, Precision::F32)],
         Device::Cuda(_) => vec![(device, Precision::F32), (device, Precision::Bf16)],
     };
-    let devices = rig::devices("gradients_of_a_saturated_perceiver_were_rounding_errors_times_its_keys");
+    let devices = rig::devices("gradients_of_a_saturated_perceiver_are_not_dominated_by_rounding_errors");
     for (device, precision) in devices.into_iter().flat_map(precisions) {
         let usual = gradient_length(device, precision, 1.0);
         for scale in [4.0, 8.0] {

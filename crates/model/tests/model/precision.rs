@@ -1,5 +1,5 @@
-//! Tests every network at its released size in both precisions: whether a training step can be built and how much memory it
-//! needs, without a device.
+//! Tests every network at its released size in both precisions: whether a training step can be built and how much
+//! memory it needs, without a device.
 
 use crate::rig::TRAINED;
 use myxtts_model::declare::Declare;
@@ -40,9 +40,9 @@ fn released_sizes_can_be_trained_in_both_precisions() {
         |declare| Dvae::declare(declare, &DvaeSizes::v2(), "dvae."),
         |tape, dvae| {
             let mel = tape.input([16, 128, dvae.sizes().channels], tape.dtype());
-            let asked = DvaeLoss { absolute: 0.5, ..DvaeLoss::default() };
-            let made = dvae.reconstruct(tape, mel, asked);
-            dvae.follow(tape, &made);
+            let weights = DvaeLoss { absolute: 0.5, ..DvaeLoss::default() };
+            let made = dvae.reconstruct(tape, mel, weights);
+            dvae.update_codebook(tape, &made);
             made.loss
         },
     );
@@ -54,7 +54,7 @@ fn released_sizes_can_be_trained_in_both_precisions() {
         },
         |tape, (decoder, discriminators)| {
             let latents = tape.input([2, 7, decoder.sizes().latent], tape.dtype());
-            let stretched = decoder.stretch(tape, latents);
+            let stretched = decoder.upsample_latents(tape, latents);
             let z = tape.slice_time(stretched, 0..28);
             let speaker = tape.input([2, decoder.sizes().speaker], tape.dtype());
             let wave = decoder.wave(tape, z, speaker);
@@ -78,7 +78,7 @@ fn released_sizes_can_be_trained_in_both_precisions() {
         |declare| SpeakerEncoder::declare(declare, &SpeakerSizes::v2()),
         |tape, encoder| {
             let features = tape.input([4, 200, encoder.sizes().mels], tape.dtype());
-            let vector = encoder.vector(tape, features);
+            let vector = encoder.embed(tape, features);
             tape.mse_to_constant(vector, 1.0)
         },
     );

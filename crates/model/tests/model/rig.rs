@@ -85,8 +85,8 @@ pub fn release(prefix: &str) -> BTreeMap<String, (Vec<usize>, bool)> {
     all
 }
 
-/// Asserts that the declared parameters are those of a release under `prefix`, except the names that `absent` selects, and
-/// that its weights have `count` elements.
+/// Asserts that the declared parameters are those of a release under `prefix`, except the names that `absent` selects,
+/// and that its weights have `count` elements.
 pub fn assert_released(declare: Declare, prefix: &str, absent: impl Fn(&str) -> bool, count: usize) {
     let (layout, released) = declare.finish();
     let state = |one: &Released| layout.get(one.id).role == Role::State;
@@ -110,7 +110,7 @@ pub fn assert_released(declare: Declare, prefix: &str, absent: impl Fn(&str) -> 
 }
 
 /// Transposes `[batch, channels, time]` to `[batch, time, channels]`, or back.
-pub fn turned(data: &[f32], shape: &[usize]) -> Vec<f32> {
+pub fn transposed(data: &[f32], shape: &[usize]) -> Vec<f32> {
     let &[batch, rows, columns] = shape else { panic!("{shape:?} does not have three dimensions") };
     let mut out = Vec::with_capacity(data.len());
     for b in 0..batch {
@@ -127,7 +127,7 @@ pub fn assert_near(what: &str, found: &[f32], wanted: &[f32], allowed: f32) {
     let far = found.iter().zip(wanted).map(|(a, b)| (a - b).abs());
     let far = far.fold(0.0, |far: f32, d| if d > far || d.is_nan() { d } else { far });
     println!("{what}: {far:.1e} of {allowed:.0e}");
-    assert!(far <= allowed, "{what}: {far} away, {allowed} is allowed");
+    assert!(far <= allowed, "{what}: differs by {far}, {allowed} is allowed");
 }
 
 /// Euclidean norm.
@@ -141,5 +141,5 @@ pub fn assert_near_by_length(what: &str, found: &[f32], wanted: &[f32], allowed:
     let apart: Vec<f32> = found.iter().zip(wanted).map(|(a, b)| a - b).collect();
     let far = length(&apart) / length(wanted);
     println!("{what}: {far:.1e} of {allowed:.0e}");
-    assert!(far <= allowed, "{what}: {far} of its length away, {allowed} is allowed");
+    assert!(far <= allowed, "{what}: differs by {far} of its norm, {allowed} is allowed");
 }

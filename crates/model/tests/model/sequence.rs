@@ -42,7 +42,7 @@ fn tiny() -> GptSizes {
 }
 
 #[test]
-fn corrected_masks_show_and_count_every_stop_once() {
+fn with_corrected_masks_every_stop_is_visible_and_counts_once() {
     let found = Masks::Corrected.sequences(&tiny(), &rows()).unwrap();
     assert_eq!((found.text, found.mel), (5, 5));
     assert_eq!(found.text_in, [261, 7, 8, 0, 0, 261, 4, 5, 6, 0]);
@@ -73,7 +73,7 @@ fn codes_of_the_conditioning_segment_do_not_count() {
 }
 
 #[test]
-fn row_without_codes_counts_nothing_and_sees_its_conditioning() {
+fn a_row_without_codes_has_no_loss_and_sees_its_conditioning() {
     for masks in [Masks::Corrected, Masks::Coqui] {
         let rows = Rows { text_lengths: &[2, 0], code_lengths: &[4, 0], ..rows() };
         let found = masks.sequences(&tiny(), &rows).unwrap();
@@ -88,26 +88,29 @@ fn row_without_codes_counts_nothing_and_sees_its_conditioning() {
 fn invalid_sequences_are_errors() {
     let sizes = tiny();
     let error = |rows: Rows<'_>| Masks::Corrected.sequences(&sizes, &rows).unwrap_err().to_string();
-    let said = error(Rows { text: &[1, 2, 3], ..rows() });
-    assert!(said.contains("2 rows") && said.contains("3 tokens"), "{said}");
-    let said = error(Rows { code_lengths: &[4], ..rows() });
-    assert!(said.contains("1 lengths of codes"), "{said}");
-    let said = error(Rows { text_lengths: &[4, 3], ..rows() });
+    let message = error(Rows { text: &[1, 2, 3], ..rows() });
+    assert!(message.contains("2 rows") && message.contains("3 tokens"), "{message}");
+    let message = error(Rows { code_lengths: &[4], ..rows() });
+    assert!(message.contains("1 lengths of codes"), "{message}");
+    let message = error(Rows { text_lengths: &[4, 3], ..rows() });
     assert!(
-        said.contains("row 0") && said.contains("4 tokens") && said.contains("padded length is 3"),
-        "{said}"
+        message.contains("row 0") && message.contains("4 tokens") && message.contains("padded length is 3"),
+        "{message}"
     );
-    let said = error(Rows { code_lengths: &[4, -1], ..rows() });
-    assert!(said.contains("row 1") && said.contains("-1 codes"), "{said}");
-    let said = error(Rows { code_lengths: &[4, 4], ..rows() });
-    assert!(said.contains("row 1") && said.contains("999") && said.contains("0 to 31"), "{said}");
-    let said = error(Rows { text_lengths: &[3, 3], ..rows() });
-    assert!(said.contains("row 0") && said.contains("token -9") && said.contains("position 2"), "{said}");
+    let message = error(Rows { code_lengths: &[4, -1], ..rows() });
+    assert!(message.contains("row 1") && message.contains("-1 codes"), "{message}");
+    let message = error(Rows { code_lengths: &[4, 4], ..rows() });
+    assert!(message.contains("row 1") && message.contains("999") && message.contains("0 to 31"), "{message}");
+    let message = error(Rows { text_lengths: &[3, 3], ..rows() });
+    assert!(
+        message.contains("row 0") && message.contains("token -9") && message.contains("position 2"),
+        "{message}"
+    );
     let long = vec![5; 2 * 700];
-    let said = error(Rows { codes: &long, ..rows() });
-    assert!(said.contains("700 codes") && said.contains("608"), "{said}");
-    let said = error(Rows { text_lengths: &[], code_lengths: &[], text: &[], codes: &[], prompts: &[] });
-    assert!(said.contains("0 rows"), "{said}");
+    let message = error(Rows { codes: &long, ..rows() });
+    assert!(message.contains("700 codes") && message.contains("608"), "{message}");
+    let message = error(Rows { text_lengths: &[], code_lengths: &[], text: &[], codes: &[], prompts: &[] });
+    assert!(message.contains("0 rows"), "{message}");
 }
 
 #[test]

@@ -42,10 +42,10 @@ fn checkpoint_of_other_sizes_matches_its_declaration() {
     SpeakerEncoder::declare(&mut declare, &SpeakerSizes::of_shapes(&of).unwrap());
     Decoder::declare(&mut declare, &DecoderSizes::of_shapes(&of).unwrap());
     let (_, released) = declare.finish();
-    for one in &released {
-        assert_eq!(of(&one.name).as_ref(), Some(&one.shape), "{}", one.name);
+    for parameter in &released {
+        assert_eq!(of(&parameter.name).as_ref(), Some(&parameter.shape), "{}", parameter.name);
     }
-    let declared: BTreeSet<&str> = released.iter().map(|one| one.name.as_str()).collect();
+    let declared: BTreeSet<&str> = released.iter().map(|parameter| parameter.name.as_str()).collect();
     let ours = |name: &&String| name.starts_with("hifigan_decoder.") || name.starts_with("dvae.");
     let beside = ["torch_spec.", "num_batches_tracked", "discrete_loss."];
     for name in tensors.keys().filter(ours) {

@@ -1,5 +1,5 @@
-//! Tests slots: each generates the same speech as alone, independent of the others; on CUDA, bf16 gives the same as f32
-//! except where rounding decides.
+//! Tests slots: each generates the same speech as on its own, whatever the others do; on CUDA, bf16 gives the same as
+//! f32 except where rounding decides.
 
 use crate::goldens;
 use crate::gpt::{ids, sizes};
@@ -16,7 +16,7 @@ type Weights = dyn Fn(&Released) -> Result<Vec<f32>, Error>;
 
 fn golden_weights() -> impl Fn(&Released) -> Result<Vec<f32>, Error> {
     let weights = goldens::tensors("gpt/weights.safetensors");
-    move |one| Ok(one.to_ours(weights[&one.name].floats()))
+    move |parameter| Ok(parameter.to_ours(weights[&parameter.name].floats()))
 }
 
 fn generator(device: Device, sizes: &GptSizes, guided: bool, weights: &Weights) -> Generator {
@@ -57,13 +57,14 @@ fn untrained(layers: usize, width: usize, heads: usize) -> (GptSizes, Box<Weight
     (sizes.start_text, sizes.max_text, sizes.max_audio) = (7, 150, 120);
     sizes.conditioning.blocks = 1;
     (sizes.perceiver.latents, sizes.perceiver.depth) = (8, 1);
-    let weights = |one: &Released| {
-        let count: usize = one.shape.iter().product();
-        let hash: u64 = one.name.bytes().fold(7, |hash, b| hash.wrapping_mul(31).wrapping_add(u64::from(b)));
+    let weights = |parameter: &Released| {
+        let count: usize = parameter.shape.iter().product();
+        let hash: u64 =
+            parameter.name.bytes().fold(7, |hash, b| hash.wrapping_mul(31).wrapping_add(u64::from(b)));
         let mut stream = Stream::new(hash);
-        let wide = if one.name.contains("embedding") { 0.7 } else { 0.06 };
-        let norm = one.name.contains("ln_") || one.name.contains("final_norm");
-        let base = if norm && one.name.ends_with("weight") { 1.0 } else { 0.0 };
+        let wide = if parameter.name.contains("embedding") { 0.7 } else { 0.06 };
+        let norm = parameter.name.contains("ln_") || parameter.name.contains("final_norm");
+        let base = if norm && parameter.name.ends_with("weight") { 1.0 } else { 0.0 };
         Ok((0..count).map(|_| base + wide * stream.normal()).collect())
     };
     (sizes, Box::new(weights))
@@ -137,7 +138,7 @@ fn slots_can_be_joined_and_released_at_any_time() {
             ended = taken.ended;
         }
         assert_eq!(Spoken { codes, latents, ended: ended.unwrap() }, whole, "{device}");
-        assert!(!slots.speaks(second));
+        assert!(!slots.is_running(second));
         slots.advance(2).unwrap();
         assert!(!slots.take(third).unwrap().codes.is_empty());
         [second, third].into_iter().for_each(|slot| slots.leave(slot).unwrap());
@@ -148,9 +149,9 @@ fn slots_can_be_joined_and_released_at_any_time() {
 #[test]
 fn stop_reasons_match_the_generator() {
     let sizes = sizes();
-    let stuck = |one: &Released| {
-        let mut data = vec![0.0; one.shape.iter().product()];
-        if one.name == "gpt.mel_head.bias" {
+    let stuck = |parameter: &Released| {
+        let mut data = vec![0.0; parameter.shape.iter().product()];
+        if parameter.name == "gpt.mel_head.bias" {
             data[5] = 1.0;
         }
         Ok::<_, Error>(data)
@@ -170,7 +171,7 @@ fn stop_reasons_match_the_generator() {
         assert_eq!((spoken.ended, spoken.codes.len()), (StopReason::Limit, 2));
         let none = SamplingOptions { max_codes: 0, ..greedy(1.0) };
         assert_eq!(slots.speak(&voice, &text, &none).unwrap().codes.len(), 0);
-        slots.load(|one| Ok::<_, Error>(vec![f32::NAN; one.shape.iter().product()])).unwrap();
+        slots.load(|parameter| Ok::<_, Error>(vec![f32::NAN; parameter.shape.iter().product()])).unwrap();
         let wrong = slots.speak(&voice, &text, &guarded);
         assert!(matches!(wrong, Err(GenerateError::NotNumbers { codes: 0 })), "{device} {wrong:?}");
         assert_eq!(slots.free(), 1);
@@ -261,8 +262,8 @@ fn assert_independent(device: Device, sizes: &GptSizes, weights: &Weights) {
     }
 }
 
-/// States in bf16 against f32 on a network of a usual shape, over given codes: greedy, so that both choose the same codes
-/// unless two are close.
+/// States in bf16 against f32 on a network of a usual shape, over given codes: greedy, so that both choose the same
+/// codes unless two are close.
 #[test]
 fn bf16_states_are_close_to_f32() {
     for device in devices("bf16_states_are_close_to_f32") {
@@ -319,9 +320,9 @@ fn device_samples_match_the_sampler_and_its_distribution() {
     // Two equally likely codes, and never STOP.
     (logits[20], logits[65]) = (logits[10], -1e9);
     let bias = logits.clone();
-    let weights = move |one: &Released| {
-        let count = one.shape.iter().product();
-        Ok(if one.name == "gpt.mel_head.bias" { bias.clone() } else { vec![0.0; count] })
+    let weights = move |parameter: &Released| {
+        let count = parameter.shape.iter().product();
+        Ok(if parameter.name == "gpt.mel_head.bias" { bias.clone() } else { vec![0.0; count] })
     };
     let all = SamplingOptions { repetition_penalty: 1.0, ..sampled(0) };
     let cases = [
@@ -430,7 +431,7 @@ fn a_hundred_thousand_samples_follow_the_distribution() {
 }
 
 #[test]
-fn more_texts_than_slots_give_the_same_as_alone() {
+fn results_do_not_change_with_more_texts_than_slots() {
     for device in devices("more texts than slots") {
         for (sizes, weights) in untrained_for(device) {
             let mut slots = slots(device, &sizes, 3, false, &*weights);

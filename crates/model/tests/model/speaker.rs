@@ -1,7 +1,7 @@
 //! Tests the speaker encoder against the reference: every layer, and the vector.
 
 use crate::goldens::{self, Tensor};
-use crate::rig::{Rig, TRAINED, assert_near, assert_released, devices, turned};
+use crate::rig::{Rig, TRAINED, assert_near, assert_released, devices, transposed};
 use myxtts_model::declare::Declare;
 use myxtts_model::speaker::{PREFIX, SpeakerEncoder, SpeakerLayer, SpeakerSizes, Statistics};
 use myxtts_tensor::random::Stream;
@@ -126,12 +126,12 @@ fn vectors_and_intermediates_match_the_reference() {
             assert_eq!(rig.released.len(), ours, "every tensor of the reference has a parameter");
             let mut tape = rig.tape();
             let input = tape.input([1, time, mels], DType::F32);
-            let heard = encoder.hear(&mut tape, input, Statistics::Running);
+            let heard = encoder.forward(&mut tape, input, Statistics::Running);
             let pictures: Vec<_> = [heard.first].into_iter().chain(heard.layers).collect();
-            let rest = [heard.attention, heard.pooled, heard.projected, heard.vector];
+            let rest = [heard.attention, heard.pooled, heard.projected, heard.embedding];
             pictures.iter().chain(&rest).for_each(|&v| tape.keep(v));
             let mut program = rig.engine.load(tape).unwrap();
-            rig.engine.write(&program, input, &turned(features.floats(), &[1, mels, time])).unwrap();
+            rig.engine.write(&program, input, &transposed(features.floats(), &[1, mels, time])).unwrap();
             rig.engine.run(&mut program, &Control::default()).unwrap();
             let read = |v| rig.engine.read(&program, v).unwrap();
             if let Some(wanted) = activations.get(&clip) {
@@ -142,7 +142,7 @@ fn vectors_and_intermediates_match_the_reference() {
                     assert_activation(&format!("{device} {clip} {name}"), &found, &wanted[&name]);
                 }
                 let shape = program.tape().shape(heard.attention);
-                let attention = turned(&read(heard.attention), shape.dims());
+                let attention = transposed(&read(heard.attention), shape.dims());
                 assert_activation(&format!("{device} {clip} attention"), &attention, &wanted["attention"]);
                 let what = format!("{device} {clip} pooled");
                 assert_activation(&what, &read(heard.pooled), &wanted["pooled"]);
@@ -150,7 +150,7 @@ fn vectors_and_intermediates_match_the_reference() {
                 heard_clips += 1;
             }
             let wanted = goldens::npy(&format!("speaker/{clip}.embedding.npy"));
-            let found = read(heard.vector);
+            let found = read(heard.embedding);
             assert_near(&format!("{device} {clip} vector"), &found, wanted.floats(), 1e-4);
             let cosine: f64 =
                 found.iter().zip(wanted.floats()).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
@@ -160,7 +160,8 @@ fn vectors_and_intermediates_match_the_reference() {
     }
 }
 
-/// Steps on a single repeated batch move the running statistics to that batch's: training and evaluation mode then agree.
+/// Steps on a single repeated batch move the running statistics to that batch's: training and evaluation mode then
+/// agree.
 #[test]
 fn running_statistics_follow_batch_statistics() {
     let layers = [(1, 8, 1), (2, 16, 2)];
@@ -179,7 +180,7 @@ fn running_statistics_follow_batch_statistics() {
     let mut tapes = [Statistics::Batch, Statistics::Running].map(|statistics| {
         let mut tape = rig.tape();
         let input = tape.input(shape, DType::F32);
-        let vector = encoder.hear(&mut tape, input, statistics).vector;
+        let vector = encoder.forward(&mut tape, input, statistics).embedding;
         tape.keep(vector);
         let loss = tape.mse_to_constant(vector, 1.0);
         tape.report_loss(loss);

@@ -22,7 +22,7 @@ use myxtts_run::seed::Seed;
 
 use crate::torch_builder::{self, Tensor, TorchBuilder, checkpoint};
 
-/// A file of the goldens: its absence is a failure, not a reason to pass.
+/// A file of the goldens; the test fails if it is missing.
 fn golden(file: &str) -> PathBuf {
     let folder = std::env::var_os("MYXTTS_GOLDENS").map(PathBuf::from);
     let folder =
@@ -482,7 +482,8 @@ fn text_tables_grow_and_keep_every_old_row() {
                 (mean, variance.sqrt())
             };
             let ((mean, deviation), (new_mean, new_deviation)) = (of(&old), of(&table[old.len()..]));
-            // With 700 samples the mean is off by 0.04 standard deviations and the deviation by 3 %; the bounds are five times that.
+            // With 700 samples the mean is off by 0.04 standard deviations and the deviation by 3 %; the bounds are
+            // five times that.
             assert!((new_mean - mean).abs() < 0.2 * deviation, "{name} {channel}: {mean} {new_mean}");
             assert!((new_deviation / deviation - 1.0).abs() < 0.15, "{name} {channel}");
         }

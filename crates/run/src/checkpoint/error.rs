@@ -75,7 +75,7 @@ pub enum CheckpointError {
     #[error(transparent)]
     Damaged(#[from] Damaged),
     /// There is no checkpoint of that name.
-    #[error("there is no checkpoint {name} in {}{}", dir.display(), known(names))]
+    #[error("there is no checkpoint {name} in {}{}", dir.display(), existing(names))]
     Unknown {
         /// The store.
         dir: PathBuf,
@@ -123,7 +123,7 @@ pub enum CheckpointError {
     Durable(#[from] DurableError),
 }
 
-fn known(names: &[String]) -> String {
+fn existing(names: &[String]) -> String {
     match names {
         [] => "; the folder contains none".to_owned(),
         names => format!("; existing checkpoints: {}", names.join(", ")),

@@ -61,7 +61,7 @@ impl Checkpoints {
         Ok(listing)
     }
 
-    /// Finds the newest checkpoint of which every byte is valid.
+    /// Finds the newest checkpoint in which every byte is valid.
     pub fn latest_valid(&self) -> Result<Latest, CheckpointError> {
         let mut damaged = Vec::new();
         for name in self.names()?.iter().rev() {
@@ -88,7 +88,7 @@ impl Checkpoints {
 
     /// Opens a checkpoint by its name. Its blobs are checked as they are read.
     pub fn load(&self, name: &str) -> Result<OpenCheckpoint, CheckpointError> {
-        let folder = self.known(name)?;
+        let folder = self.existing(name)?;
         Ok(OpenCheckpoint { checkpoint: self.manifest(name)?, name: name.to_owned(), folder })
     }
 
@@ -110,20 +110,20 @@ impl Checkpoints {
     }
 
     pub(super) fn pin_on(&self, disk: &dyn Disk, name: &str) -> Result<(), CheckpointError> {
-        durable::write_with(disk, &self.known(name)?.join(PINNED), b"")?;
+        durable::write_with(disk, &self.existing(name)?.join(PINNED), b"")?;
         // A process that deletes renames the folder first and then checks for the pin: if the folder still has, or has
         // again, its name, it stays.
-        self.known(name).map(|_| ())
+        self.existing(name).map(|_| ())
     }
 
     pub(super) fn unpin_on(&self, disk: &dyn Disk, name: &str) -> Result<(), CheckpointError> {
-        let folder = self.known(name)?;
+        let folder = self.existing(name)?;
         durable::remove(disk, &folder.join(PINNED))?;
         Ok(durable::sync_folder(disk, &folder)?)
     }
 
-    /// Folder of an existing checkpoint, damaged or not.
-    pub(super) fn known(&self, name: &str) -> Result<PathBuf, CheckpointError> {
+    /// Folder of a checkpoint, damaged or not; an error if there is none of that name.
+    pub(super) fn existing(&self, name: &str) -> Result<PathBuf, CheckpointError> {
         if manifest::parse_name(name).is_some() && self.dir.join(name).is_dir() {
             return Ok(self.dir.join(name));
         }
@@ -210,7 +210,8 @@ impl OpenCheckpoint {
         })
     }
 
-    /// Reads a blob in chunks of [`CHUNK_BYTES`], the last one possibly shorter; each is checked before it is passed on.
+    /// Reads a blob in chunks of [`CHUNK_BYTES`], the last one possibly shorter; each is checked before it is passed
+    /// on.
     pub fn stream<E: From<CheckpointError>>(
         &self,
         blob: &str,

@@ -18,8 +18,8 @@ use crate::lock::FolderLock;
 pub struct CheckpointStore {
     checkpoints: Checkpoints,
     pub(super) disk: Arc<dyn Disk>,
-    /// Found to be damaged while this store was open. [`Self::prune`] ignores them; otherwise they would displace the
-    /// valid one that was used instead.
+    /// Names of checkpoints found to be damaged while this store was open. [`Self::prune`] ignores them; otherwise they
+    /// would displace the valid one that was used instead.
     damaged: BTreeSet<String>,
     lock: FolderLock,
 }
@@ -77,7 +77,7 @@ impl CheckpointStore {
         self.checkpoints.list()
     }
 
-    /// Finds the newest checkpoint of which every byte is valid, and lists newer, damaged ones.
+    /// Finds the newest checkpoint in which every byte is valid, and lists newer, damaged ones.
     pub fn latest_valid(&mut self) -> Result<Latest, CheckpointError> {
         let latest = self.checkpoints.latest_valid()?;
         self.damaged.extend(latest.damaged.iter().map(|damaged| damaged.name.clone()));
@@ -128,7 +128,7 @@ impl CheckpointStore {
     }
 
     fn delete(&mut self, name: &str, unless_pinned: bool) -> Result<bool, CheckpointError> {
-        let folder = self.checkpoints.known(name)?;
+        let folder = self.checkpoints.existing(name)?;
         // Renamed first, so that a half-deleted checkpoint does not look damaged.
         let doomed = durable::unfinished_name(&folder);
         let renamed = self.disk.rename(&folder, &doomed);

@@ -4,7 +4,7 @@
 //! documentation. A new setting is one entry there and one field in [`crate::plan`].
 //!
 //! [`keys`] (the table) -> `value` (parsing one value) -> `yaml` and `sources` (all values, by layer) ->
-//! [`crate::plan`]. `error` describes what is wrong, [`host`] and [`mod@tune`] adapt defaults to this machine, and
+//! [`crate::plan`]. `error` describes mistakes, [`host`] and [`mod@tune`] adapt defaults to this machine, and
 //! [`template`] writes a file to start from. `scope` lists the settings that a resumed run may change and those that
 //! act in one stage only; `removed_keys` lists settings of older files.
 

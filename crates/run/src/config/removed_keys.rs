@@ -31,7 +31,7 @@ impl RemovedKey {
         })
     }
 
-    /// Note for a user who still sets it.
+    /// Note for a user whose configuration still sets it.
     pub(super) fn note(&self, origin: &Origin, written: &str) -> String {
         format!("{origin}: {written} no longer has any effect ({}): remove it", self.why)
     }

@@ -52,7 +52,7 @@ pub fn tune(host: &HostResources) -> Vec<Tuned> {
         choose("data.num_workers", workers, cores_reason(host.cores));
     }
 
-    // Buffers are only ever made smaller: the defaults are deep enough, and deeper ones only delay a stop.
+    // Buffers are never made larger: the defaults are deep enough, and deeper ones only delay a stop.
     if let Some(memory) = host.memory_bytes {
         let reason = || format!("{:.1} GB of memory", memory as f64 / GB as f64);
         // Two f32 mels of 80 bands at the maximum length: the size of a full batch of the default columns.

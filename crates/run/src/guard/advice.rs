@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Relative change that counts as a rise of the score or a fall of the training loss.
-const CLEARLY: f64 = 0.01;
+/// Minimum relative rise of the score and fall of the training loss that count.
+const SIGNIFICANT_CHANGE: f64 = 0.01;
 /// Consecutive validations that must show overfitting: a single one may be noise.
 const IN_A_ROW: u32 = 2;
 /// Number of validations after which a text gain near zero is reported.
 const TEXT_VALIDATIONS: u32 = 3;
-/// A text gain below this many nats is near zero.
-const NEAR_ZERO: f64 = 0.02;
+/// Text gain in nats below which the text counts as ignored.
+const MIN_TEXT_GAIN: f64 = 0.02;
 
 /// Detects overfitting and ignored text in the validations of a stage, and reports each once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub enum TrainingAdvice {
         /// Training loss at the best validation, and the current one.
         training: (f64, f64),
     },
-    /// Text of other clips gives the same loss as the right text.
+    /// With the texts of other clips the loss is the same as with the right text.
     TextIgnored {
         /// The last text gain in nats.
         gain: f64,
@@ -65,23 +65,23 @@ impl TrainingAdvisor {
         text_gain: Option<f64>,
     ) -> Vec<TrainingAdvice> {
         let mut advice = Vec::new();
-        advice.extend(text_gain.and_then(|gain| self.text(gain)));
+        advice.extend(text_gain.and_then(|gain| self.check_text_gain(gain)));
         if let Some(training) = training.filter(|training| training.is_finite() && score.is_finite()) {
-            advice.extend(self.overfitting(Validation { step, score, training }));
+            advice.extend(self.check_overfitting(Validation { step, score, training }));
         }
         advice
     }
 
-    fn text(&mut self, gain: f64) -> Option<TrainingAdvice> {
+    fn check_text_gain(&mut self, gain: f64) -> Option<TrainingAdvice> {
         self.validations = self.validations.saturating_add(1);
-        if gain < NEAR_ZERO {
+        if gain < MIN_TEXT_GAIN {
             self.ignoring += 1;
         }
         (self.validations == TEXT_VALIDATIONS && self.ignoring == TEXT_VALIDATIONS)
             .then_some(TrainingAdvice::TextIgnored { gain })
     }
 
-    fn overfitting(&mut self, now: Validation) -> Option<TrainingAdvice> {
+    fn check_overfitting(&mut self, now: Validation) -> Option<TrainingAdvice> {
         let best = match self.best {
             Some(best) if now.score >= best.score => best,
             _ => {
@@ -89,8 +89,8 @@ impl TrainingAdvisor {
                 return None;
             }
         };
-        let risen = now.score - best.score > CLEARLY * best.score.abs();
-        let fallen = best.training - now.training > CLEARLY * best.training.abs();
+        let risen = now.score - best.score > SIGNIFICANT_CHANGE * best.score.abs();
+        let fallen = best.training - now.training > SIGNIFICANT_CHANGE * best.training.abs();
         self.overfitting = if risen && fallen { self.overfitting + 1 } else { 0 };
         if self.overfitting < IN_A_ROW || self.overfitting_reported {
             return None;

@@ -57,7 +57,7 @@ impl BadStepGuard {
     }
 
     /// Whether the last step was bad.
-    pub fn is_bad_now(&self) -> bool {
+    pub fn last_was_bad(&self) -> bool {
         self.in_a_row > 0
     }
 

@@ -16,7 +16,7 @@ pub struct EarlyStop {
 pub enum StopVerdict {
     /// The best so far.
     Better,
-    /// Not better; the number of further validations to wait for, `None` without a limit.
+    /// Not better. Holds the number of further validations before stopping; `None` without a limit.
     Waiting(Option<u32>),
     /// Not better, and the patience is used up.
     Stop,
@@ -55,7 +55,7 @@ impl EarlyStop {
     }
 
     /// Whether the patience is used up: a stage resumed from here has nothing left to do.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.waited > 0 && self.patience.is_some_and(|patience| self.waited >= patience)
     }
 

@@ -16,12 +16,12 @@ use super::machine::Machine;
 use crate::durable;
 
 /// Interval between heartbeats.
-const BEAT_EVERY: Duration = Duration::from_secs(15);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// Time without a heartbeat after which an owner counts as unresponsive.
-const SILENT_AFTER: Duration = Duration::from_secs(60);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of an owner file in bytes.
 const MAX_BYTES: u64 = 4096;
-/// Attempts when the file appears and disappears in between.
+/// Attempts to claim the file while other machines create and remove it.
 const ATTEMPTS: usize = 5;
 
 /// Contents of the file: one line of JSON.
@@ -68,10 +68,10 @@ impl Owner {
 /// Result of claiming a folder.
 pub(super) enum Claim {
     Ours(Ownership),
-    /// Another process owns it; `silent` is the time since its last heartbeat if that is long.
+    /// Another process owns it. `silent_for` is the time since its last heartbeat; `None` while heartbeats arrive.
     Others {
         owner: Option<Owner>,
-        silent: Option<Duration>,
+        silent_for: Option<Duration>,
     },
 }
 
@@ -94,8 +94,8 @@ struct Heartbeat {
 }
 
 impl Ownership {
-    /// Claims the owner file of a folder. The caller holds the operating-system lock, so no other process of this machine
-    /// is claiming it at the same time.
+    /// Claims the owner file of a folder. The caller holds the operating-system lock, so no other process of this
+    /// machine is claiming it at the same time.
     pub(super) fn claim(folder: &Path, machine: &Machine, is_shared: bool) -> io::Result<Claim> {
         let path = folder.join(OWNER_FILE);
         let own = Owner::new(machine);
@@ -112,11 +112,11 @@ impl Ownership {
                     let file = replace(&path, &own)?;
                     return Ok(Claim::Ours(Ownership::begin(path, own, file)));
                 }
-                Verdict::Alive => return Ok(Claim::Others { owner, silent: None }),
-                Verdict::Silent => return Ok(Claim::Others { owner, silent: Some(age) }),
+                Verdict::Alive => return Ok(Claim::Others { owner, silent_for: None }),
+                Verdict::Unresponsive => return Ok(Claim::Others { owner, silent_for: Some(age) }),
             }
         }
-        Ok(Claim::Others { owner: None, silent: None })
+        Ok(Claim::Others { owner: None, silent_for: None })
     }
 
     fn begin(path: PathBuf, owner: Owner, file: File) -> Ownership {
@@ -125,7 +125,7 @@ impl Ownership {
         let shared = heartbeat.clone();
         // Without a thread, other machines see an unresponsive owner, and still refuse to write.
         let thread = std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
-            while stopped.recv_timeout(BEAT_EVERY) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 locked(&shared).beat();
             }
         });
@@ -186,25 +186,25 @@ impl Heartbeat {
     }
 }
 
-/// State of the owner, as seen by a machine that wants to write.
+/// State of the owner as judged by a machine that wants to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Dead,
     Alive,
-    Silent,
+    Unresponsive,
 }
 
-/// `age` is the time since the file was written. Clocks of machines may differ: that changes the message of a refusal on
-/// a shared file system, but never the refusal itself.
+/// `age` is the time since the file was written. Clocks of machines may differ: that changes the message of a refusal
+/// on a shared file system, but never the refusal itself.
 fn judge(owner: Option<&Owner>, age: Duration, machine: &Machine, is_shared: bool) -> Verdict {
     // The caller holds the operating-system lock of this machine, so the process that wrote the file no longer does.
     let is_here = owner.map_or(!is_shared, |owner| owner.is_on(machine));
     let is_rebooted = owner.is_some_and(|owner| owner.host == machine.host);
-    match age < SILENT_AFTER {
+    match age < HEARTBEAT_TIMEOUT {
         _ if is_here || is_rebooted && !is_shared => Verdict::Dead,
         true => Verdict::Alive,
         false if is_rebooted || !is_shared => Verdict::Dead,
-        false => Verdict::Silent,
+        false => Verdict::Unresponsive,
     }
 }
 
@@ -252,7 +252,8 @@ fn replace(path: &Path, owner: &Owner) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes the file under a temporary name. Processes of two machines may have the same id, so the machine is part of it.
+/// Writes the file under a temporary name. Processes of two machines may have the same id, so the machine is part of
+/// it.
 fn draft(path: &Path, owner: &Owner) -> io::Result<(PathBuf, File)> {
     let print = blake3::hash(format!("{}\n{}", owner.host, owner.boot).as_bytes()).to_hex();
     let draft = durable::unfinished_name(&path.with_file_name(format!("{OWNER_FILE}-{}", &print[..12])));
@@ -281,7 +282,7 @@ mod tests {
 
     /// As on a file system where operating-system locks are local to each machine: only the owner file decides.
     #[test]
-    fn of_many_machines_claiming_at_once_one_succeeds() {
+    fn one_of_many_machines_claiming_at_once_succeeds() {
         let folder = tempfile::tempdir().unwrap();
         for round in 0..20 {
             let claim = |n: usize| {
@@ -315,9 +316,9 @@ mod tests {
         let path = folder.path().join(OWNER_FILE);
         let file = File::options().write(true).open(&path).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(600)).unwrap();
-        assert!(read_owner(&path).unwrap().1 > SILENT_AFTER);
+        assert!(read_owner(&path).unwrap().1 > HEARTBEAT_TIMEOUT);
         ownership.beat_now();
         let (owner, age) = read_owner(&path).unwrap();
-        assert!(age < SILENT_AFTER && owner.unwrap().is_on(&machine));
+        assert!(age < HEARTBEAT_TIMEOUT && owner.unwrap().is_on(&machine));
     }
 }

@@ -49,7 +49,7 @@ impl TensorBoard {
         Self::open_on(fault::disk_from_env(), folder, None)
     }
 
-    /// Creates a file that continues earlier ones in the folder: TensorBoard discards what it knows of `step` and later
+    /// Creates a file that continues earlier ones in the folder: TensorBoard discards `step` and all later
     /// steps, which will be logged again.
     pub fn resume(folder: &Path, step: u64) -> Result<Self, TensorBoardError> {
         Self::open_on(fault::disk_from_env(), folder, Some(step))

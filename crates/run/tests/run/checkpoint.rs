@@ -224,7 +224,7 @@ fn a_damaged_newest_does_not_displace_the_valid_one_before_it() {
 
 /// Every disk operation fails in turn, with a full disk and with an I/O error: while saving, deleting and opening.
 #[test]
-fn older_checkpoints_stay_valid_and_the_next_save_works_whatever_operation_fails() {
+fn after_any_failed_operation_older_checkpoints_are_valid_and_the_next_save_works() {
     let counting = FaultyDisk::new(FaultPlan::none());
     let keep = RetentionPolicy { newest: 2, best: 1 };
     let save_and_prune = |disk: FaultyDisk, dir: &Path| -> (Result<(), CheckpointError>, Vec<String>) {

@@ -163,7 +163,7 @@ fn long_lists_of_errors_are_shortened() {
 }
 
 #[test]
-fn files_that_are_not_configurations() {
+fn files_that_are_not_configurations_are_rejected() {
     assert_eq!(message("- data\n"), "a.yaml:1: the file must consist of `name: value` lines, found a list");
     assert_eq!(message("hello\n"), "a.yaml:1: the file must consist of `name: value` lines, found hello");
     assert_eq!(bytes_message(b"data:\n  speaker: \xff\n"), "a.yaml:2: not UTF-8 text; write it as UTF-8");
@@ -188,7 +188,7 @@ fn files_that_are_not_configurations() {
 }
 
 #[test]
-fn malicious_yaml() {
+fn malicious_yaml_is_rejected() {
     let deep = format!("data:\n  speaker: {}\n", "[".repeat(100_000));
     assert!(message(&deep).starts_with("a.yaml:2: "));
     assert_eq!(

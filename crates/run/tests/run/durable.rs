@@ -39,7 +39,7 @@ fn a_dropped_writer_leaves_no_file() {
 }
 
 #[test]
-fn the_old_bytes_stay_whatever_operation_fails() {
+fn the_old_bytes_stay_after_any_failed_operation() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     let (old, new) = (vec![1u8; 1000], vec![2u8; 200_000]);

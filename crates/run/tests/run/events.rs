@@ -56,7 +56,11 @@ fn an_incomplete_line_is_removed_on_reopening() {
         // A reader sees the complete lines and waits for the rest.
         assert_eq!(EventReader::new(&path).read().unwrap().len(), lines, "{length} bytes");
         let mut log = EventLog::open(&path).unwrap();
-        assert_eq!(log.cut() as usize, length - ends[..lines].last().unwrap_or(&0), "{length} bytes");
+        assert_eq!(
+            log.removed_bytes() as usize,
+            length - ends[..lines].last().unwrap_or(&0),
+            "{length} bytes"
+        );
         log.append("resumed", json!({})).unwrap();
         let mut reader = EventReader::new(&path);
         let kinds: Vec<String> = reader.read().unwrap().into_iter().map(|event| event.kind).collect();
@@ -72,7 +76,7 @@ fn a_very_long_incomplete_line_is_removed() {
     EventLog::open(&path).unwrap().append("a", json!({})).unwrap();
     let before = std::fs::read(&path).unwrap();
     std::fs::write(&path, [&before[..], &vec![0; 300_000]].concat()).unwrap();
-    assert_eq!(EventLog::open(&path).unwrap().cut(), 300_000);
+    assert_eq!(EventLog::open(&path).unwrap().removed_bytes(), 300_000);
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 

@@ -73,7 +73,7 @@ fn runs_created_at_the_same_time_get_different_names() {
 }
 
 #[test]
-fn errors_name_what_is_in_the_way() {
+fn errors_name_the_conflicting_file_or_run() {
     let runs = tempfile::tempdir().unwrap();
     let plan = plan(&[]);
     drop(RunFolder::create(runs.path(), Some("a"), &plan).unwrap());

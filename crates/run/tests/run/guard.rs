@@ -117,17 +117,17 @@ fn early_stop_ends_after_its_patience() {
     let mut stop = EarlyStop::new(Some(3), 0.1);
     use StopVerdict::{Better, Stop, Waiting};
     let observe = |score| {
-        assert!(!stop.is_spent());
+        assert!(!stop.is_exhausted());
         stop.observe(score)
     };
     let verdicts: Vec<_> = [5.0, 4.95, 4.8, f64::NAN, 4.75, 4.75].map(observe).into();
-    assert!(stop.is_spent());
+    assert!(stop.is_exhausted());
     assert_eq!(verdicts, [Better, Waiting(Some(2)), Better, Waiting(Some(2)), Waiting(Some(1)), Stop]);
     assert_eq!(stop.best(), Some(4.8));
     let mut never = EarlyStop::new(None, 0.0);
     assert_eq!(never.observe(1.0), Better);
     (0..1000).for_each(|_| assert_eq!(never.observe(1.0), Waiting(None)));
-    assert!(!never.is_spent());
+    assert!(!never.is_exhausted());
 }
 
 #[test]

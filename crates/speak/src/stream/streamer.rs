@@ -18,12 +18,12 @@ const TOGETHER: usize = 8;
 
 /// Upper limit of the frames of the given number of codes.
 fn frames_of(sizes: &DecoderSizes, codes: usize) -> usize {
-    (codes as f64 * sizes.finer() * sizes.resampling()).ceil() as usize
+    (codes as f64 * sizes.frames_per_latent() * sizes.resampling()).ceil() as usize
 }
 
 /// Frames of a window for chunks of the given number of codes.
 fn window(sizes: &DecoderSizes, codes: usize) -> usize {
-    let (before, after) = sizes.reach();
+    let (before, after) = sizes.receptive_field();
     before + frames_of(sizes, codes) + after
 }
 
@@ -137,7 +137,7 @@ impl Streamer {
         latent: &[f32],
     ) -> Result<Vec<f32>, SpeakError> {
         self.upsampler.push(latent);
-        let (_, after) = self.sizes.reach();
+        let (_, after) = self.sizes.receptive_field();
         let mut samples = Vec::new();
         loop {
             let codes = GROWING.get(self.chunks).copied().unwrap_or(STEADY);
@@ -176,7 +176,7 @@ impl Streamer {
 
     /// Plans the windows of everything that remains after the last latent.
     fn plan(&mut self, kept: &[usize]) -> Vec<Window> {
-        let (before, after) = self.sizes.reach();
+        let (before, after) = self.sizes.receptive_field();
         let all = self.upsampler.ready();
         let mut planned = Vec::new();
         while self.delivered < all {
@@ -204,7 +204,7 @@ impl Streamer {
     /// The next window of `frames`. It starts before the new frames by the decoder's receptive field. Frames from `settled` on
     /// are not delivered.
     fn next(&mut self, frames: usize, settled: usize) -> Window {
-        let (before, after) = self.sizes.reach();
+        let (before, after) = self.sizes.receptive_field();
         let start = self.delivered.saturating_sub(before);
         let end = settled.min(start + frames - after);
         self.planned(start, frames, end, true)
@@ -222,7 +222,7 @@ impl Streamer {
 
     /// One frame beyond those delivered, faded out.
     fn fade(&mut self, decoder: &mut dyn FrameDecoder, kept: &[usize]) -> Result<Vec<f32>, SpeakError> {
-        let (_, after) = self.sizes.reach();
+        let (_, after) = self.sizes.receptive_field();
         let end = self.delivered + 1;
         let Some(&frames) =
             kept.first().filter(|_| self.delivered > 0 && end + after <= self.upsampler.ready())

@@ -5,7 +5,7 @@ use super::upsampler::LatentUpsampler;
 use crate::error::SpeakError;
 use crate::vocoder::Vocoder;
 use myxtts_model::Declare;
-use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, Residual};
+use myxtts_model::decoder::{Decoder, DecoderSizes, Residual, Upsampling};
 use myxtts_run::seed::Seed;
 use myxtts_tensor::{Control, DType, Device, Engine, EngineOptions, ParameterId, Precision, Tape, Value};
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ impl Rig {
         let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
         let x = tape.input([1, rows, self.decoder.sizes().latent], DType::F32);
         let vector = tape.input([1, speaker.len()], DType::F32);
-        let z = self.decoder.stretch(&mut tape, x);
+        let z = self.decoder.upsample_latents(&mut tape, x);
         let wave = self.decoder.wave(&mut tape, z, vector);
         tape.keep(wave);
         self.run(tape, [(x, latents), (vector, speaker)], wave)
@@ -98,10 +98,10 @@ fn noise(count: usize, purpose: &str) -> Vec<f32> {
 /// XTTS-v2's decoder with fewer channels; one with an asymmetric receptive field; one whose codes have the waveform's rate.
 fn all_sizes() -> [DecoderSizes; 3] {
     let v2 = DecoderSizes { latent: 5, speaker: 3, channels: 16, ..DecoderSizes::v2() };
-    let growths = [(4, 10), (3, 3), (2, 4)].map(|(rate, taps)| Growth { rate, taps }).to_vec();
+    let upsampling = [(4, 10), (3, 3), (2, 4)].map(|(rate, taps)| Upsampling { rate, taps }).to_vec();
     let residuals =
         [(3, vec![1, 3]), (5, vec![2])].map(|(taps, dilations)| Residual { taps, dilations }).to_vec();
-    let odd = DecoderSizes { growths, residuals, code_samples: 24 * 4, channels: 24, ..v2.clone() };
+    let odd = DecoderSizes { upsampling, residuals, code_samples: 24 * 4, channels: 24, ..v2.clone() };
     let same = DecoderSizes { wave_rate: 22_050, code_samples: 24 * 2, ..odd.clone() };
     [v2, odd, same]
 }
@@ -129,12 +129,12 @@ fn settled_frames_do_not_change_and_equal_those_of_the_decoder() {
         assert_eq!(all.len(), sizes.frames_of(40) * sizes.latent);
         assert_eq!(early, all[..early.len()], "no later latent has changed them");
         // All but those between the last two latents.
-        let per_state = (sizes.finer() * sizes.resampling()).ceil() as usize;
+        let per_state = (sizes.frames_per_latent() * sizes.resampling()).ceil() as usize;
         assert!(all.len() - early.len() <= (per_state + 1) * sizes.latent);
         let mut tape = Tape::new(Arc::clone(rig.engine.layout()), Precision::F32);
         let x = tape.input([1, 40, sizes.latent], DType::F32);
         let unused = tape.input([1, 1], DType::F32);
-        let z = rig.decoder.stretch(&mut tape, x);
+        let z = rig.decoder.upsample_latents(&mut tape, x);
         tape.keep(z);
         let wanted = rig.run(tape, [(x, &latents[..]), (unused, &[0.0])], z);
         assert!(all.iter().zip(&wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-5));
@@ -146,7 +146,7 @@ fn the_receptive_field_is_the_reach_of_a_changed_frame() {
     for sizes in all_sizes() {
         let mut rig = Rig::new(&sizes);
         rig.without_biases();
-        let (before, after) = sizes.reach();
+        let (before, after) = sizes.receptive_field();
         let (frames, changed) = (2 * (before + after) + 3, before + after + 1);
         // Only one frame is not zero: any output comes from it.
         let mut z = vec![0.0; frames * sizes.latent];
@@ -159,7 +159,7 @@ fn the_receptive_field_is_the_reach_of_a_changed_frame() {
         // Later frames look back to it, earlier ones look ahead.
         assert_eq!((changed - first, last - changed), (after, before), "{sizes:?}");
     }
-    assert_eq!(DecoderSizes::v2().reach(), (13, 13));
+    assert_eq!(DecoderSizes::v2().receptive_field(), (13, 13));
 }
 
 #[test]

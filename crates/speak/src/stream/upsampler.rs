@@ -1,5 +1,6 @@
 //! Upsamples latents, one per code, to frames, one per 256 samples: the two linear interpolations of
-//! [`Decoder::stretch`](myxtts_model::decoder::Decoder::stretch), frame by frame while latents still arrive.
+//! [`Decoder::upsample_latents`](myxtts_model::decoder::Decoder::upsample_latents), frame by frame while latents still
+//! arrive.
 
 use myxtts_model::decoder::DecoderSizes;
 
@@ -44,7 +45,7 @@ impl LatentUpsampler {
     pub(crate) fn new(sizes: &DecoderSizes) -> LatentUpsampler {
         let resampling = (sizes.wave_rate != sizes.code_rate).then(|| Linear { scale: sizes.resampling() });
         LatentUpsampler {
-            finer: Linear { scale: sizes.finer() },
+            finer: Linear { scale: sizes.frames_per_latent() },
             resampling,
             latents: Vec::new(),
             ended: false,
@@ -95,7 +96,7 @@ impl LatentUpsampler {
     /// Writes a frame to `out` `[latent]`.
     pub(crate) fn frame(&self, number: usize, out: &mut [f32]) {
         let last = self.count() - 1;
-        let finer_last = (self.count() as f64 * self.sizes.finer()) as usize - 1;
+        let finer_last = (self.count() as f64 * self.sizes.frames_per_latent()) as usize - 1;
         let finer = |time: usize| {
             let (a, b, weight) = self.finer.neighbours(time.min(finer_last));
             (a.min(last), b.min(last), weight)

@@ -69,7 +69,7 @@ fn trained() -> BTreeMap<String, Vec<f32>> {
     let crops = tape.input([ROWS, FRAMES, sizes.mels], DType::F32);
     let targets = tape.input([ROWS], DType::I32);
     let margins = tape.input([ROWS, SPEAKERS], DType::F32);
-    let vectors = encoder.hear(&mut tape, crops, Statistics::Batch).vector;
+    let vectors = encoder.forward(&mut tape, crops, Statistics::Batch).embedding;
     let vectors = tape.reshape(vectors, [1, ROWS, sizes.result]);
     let speakers = tape.master(table);
     let speakers = tape.l2_normalize(speakers);

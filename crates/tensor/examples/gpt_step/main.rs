@@ -151,11 +151,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tenth = if o.soak { o.steps / 10 } else { 0 };
     if o.soak {
         timed(&mut engine, &mut program, &control, tenth)?;
-        println!("after {tenth} steps: {}", held(&engine));
+        println!("after {tenth} steps: {}", memory_in_use(&engine));
     }
     let times = timed(&mut engine, &mut program, &control, o.steps - tenth)?;
     if o.soak {
-        println!("after {} steps: {}", o.steps, held(&engine));
+        println!("after {} steps: {}", o.steps, memory_in_use(&engine));
     }
     let last = engine.run(&mut program, &control)?;
     let share = if o.busy { Some(busy_share(&mut engine, &mut program, &control)?) } else { None };
@@ -233,7 +233,7 @@ fn feed(engine: &Engine, program: &Program, step: Step, sizes: Sizes) -> Result<
 }
 
 /// Device memory in use and the process's resident memory.
-fn held(engine: &Engine) -> String {
+fn memory_in_use(engine: &Engine) -> String {
     let device = engine.cuda().and_then(|c| c.memory().ok()).map_or(0, |(free, total)| total - free);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let host = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("unknown").trim().to_owned();

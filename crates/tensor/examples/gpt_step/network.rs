@@ -52,8 +52,8 @@ pub struct Step {
     pub targets: Value,
 }
 
-/// Applied to every larger value of the network while it is built: the identity, or a fault injected by a test.
-pub type Each<'a> = &'a mut dyn FnMut(&mut Tape, Value) -> Value;
+/// Applied to every large value of the network while it is built: the identity, or a fault injected by a test.
+pub type ValueHook<'a> = &'a mut dyn FnMut(&mut Tape, Value) -> Value;
 
 /// Options for building a step.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,8 +108,8 @@ impl Gpt {
         self.step_with(precision, build, &mut |_, value| value)
     }
 
-    /// As `step`, with every larger value passed through `each`.
-    pub fn step_with(&self, precision: Precision, build: Build, each: Each<'_>) -> (Tape, Step) {
+    /// As `step`, with every large value passed through `each`.
+    pub fn step_with(&self, precision: Precision, build: Build, each: ValueHook<'_>) -> (Tape, Step) {
         let Sizes { batch, time, .. } = self.sizes;
         let mut tape = Tape::new(Arc::clone(&self.layout), precision);
         let ids = tape.input([batch, time], DType::I32);
@@ -127,7 +127,14 @@ impl Gpt {
         (tape, Step { ids, targets })
     }
 
-    fn loss(&self, tape: &mut Tape, ids: Value, targets: Value, checkpoint: bool, each: Each<'_>) -> Value {
+    fn loss(
+        &self,
+        tape: &mut Tape,
+        ids: Value,
+        targets: Value,
+        checkpoint: bool,
+        each: ValueHook<'_>,
+    ) -> Value {
         let table = tape.parameter(self.tokens);
         let x = tape.embedding(table, ids);
         let positions = tape.parameter(self.positions);
@@ -146,7 +153,7 @@ impl Gpt {
         tape.cross_entropy(logits, targets, 0.0).loss
     }
 
-    fn block(&self, tape: &mut Tape, block: &Block, x: Value, each: Each<'_>) -> Value {
+    fn block(&self, tape: &mut Tape, block: &Block, x: Value, each: ValueHook<'_>) -> Value {
         let y = norm(tape, block.norm1, x);
         let y = each(tape, y);
         let qkv = linear(tape, block.qkv, y);

@@ -9,7 +9,7 @@ use myxtts_tensor::random::Stream;
 use myxtts_tensor::{
     Control, Device, Engine, EngineOptions, InitialWeights, Mode, Precision, Program, Training,
 };
-use network::{Generator, Ports, stretched};
+use network::{Generator, ProgramIo, input_steps};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::sync::Arc;
@@ -151,7 +151,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn measure(
     engine: &mut Engine,
     mut program: Program,
-    ports: Ports,
+    ports: ProgramIo,
     (name, batch): (&'static str, usize),
     o: &Options,
 ) -> Result<Measured, Box<dyn Error>> {
@@ -202,8 +202,8 @@ fn measure(
 }
 
 /// Seconds of audio in the given number of latents.
-fn sound(frames: usize) -> f64 {
-    (stretched(frames) * 256) as f64 / 24_000.0
+fn audio_seconds(frames: usize) -> f64 {
+    (input_steps(frames) * 256) as f64 / 24_000.0
 }
 
 fn json(o: &Options, precision: Precision, engine: &Engine, measured: &[Measured]) -> String {
@@ -247,7 +247,7 @@ fn report(o: &Options, precision: Precision, engine: &Engine, generator: &Genera
             m.median * 1e3,
             m.mean * 1e3,
             m.host * 1e3,
-            m.batch as f64 * sound(o.frames) / m.median,
+            m.batch as f64 * audio_seconds(o.frames) / m.median,
             m.program.tape().nodes().len(),
             m.program.captured_nodes().map_or("no".into(), |n| n.to_string()),
             m.program.plan().scratch_bytes as f64 / f64::from(1 << 20),

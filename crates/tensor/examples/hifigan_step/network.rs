@@ -7,14 +7,19 @@ use myxtts_tensor::{
 };
 use std::sync::Arc;
 
-/// Channels of latents and speaker, and after each upsampling stage; stride and taps of each stage; taps and
-/// dilations of the residual blocks.
+/// Channels of the latents.
 const LATENT: usize = 1024;
+/// Channels of the speaker vector.
 const SPEAKER: usize = 512;
+/// Channels of the input convolution and after each upsampling stage.
 const CHANNELS: [usize; 5] = [512, 256, 128, 64, 32];
-const GROWTH: [(usize, usize); 4] = [(8, 16), (8, 16), (2, 4), (2, 4)];
+/// Stride and taps of each upsampling stage.
+const UPSAMPLING: [(usize, usize); 4] = [(8, 16), (8, 16), (2, 4), (2, 4)];
+/// Taps of the residual blocks.
 const KERNELS: [usize; 3] = [3, 7, 11];
+/// Dilations in each residual block.
 const DILATIONS: [usize; 3] = [1, 3, 5];
+/// Slope of the leaky ReLUs except the last.
 const SLOPE: f32 = 0.1;
 
 /// Slope of the activation before the last convolution.
@@ -35,7 +40,7 @@ struct Block {
 struct Stage {
     stride: usize,
     taps: usize,
-    grow: Convolution,
+    conv: Convolution,
     speaker: Convolution,
     blocks: Vec<Block>,
 }
@@ -51,15 +56,15 @@ pub struct Generator {
 
 /// Inputs and output of a program.
 #[derive(Clone, Copy, Debug)]
-pub struct Ports {
+pub struct ProgramIo {
     pub latents: Value,
     pub speaker: Value,
     pub wave: Value,
 }
 
-/// Time steps of the generator's input for the given number of latents: interpolated from 22.05 to 24 kHz, four
-/// times as many.
-pub fn stretched(frames: usize) -> usize {
+/// Time steps of the generator's input for the given number of latents: four per latent, resampled from 22.05 to
+/// 24 kHz.
+pub fn input_steps(frames: usize) -> usize {
     frames * 4 * 24_000 / 22_050
 }
 
@@ -91,9 +96,9 @@ impl Generator {
         let b = &mut builder;
         let first = conv(b, "first", [CHANNELS[0], 7, LATENT], CHANNELS[0]);
         let speaker = linear(b, "speaker", CHANNELS[0]);
-        let stages = GROWTH.iter().enumerate().map(|(i, &(stride, taps))| {
+        let stages = UPSAMPLING.iter().enumerate().map(|(i, &(stride, taps))| {
             let (from, c) = (CHANNELS[i], CHANNELS[i + 1]);
-            let grow = conv(b, &format!("grow.{i}"), [from, taps, c], c);
+            let upsampling = conv(b, &format!("grow.{i}"), [from, taps, c], c);
             let speaker = linear(b, &format!("grow.{i}.speaker"), c);
             let blocks = KERNELS.iter().map(|&taps| {
                 let mut one = |j: usize, which: &str| {
@@ -102,7 +107,7 @@ impl Generator {
                 Block { taps, pairs: (0..DILATIONS.len()).map(|j| [one(j, "a"), one(j, "b")]).collect() }
             });
             let blocks = blocks.collect();
-            Stage { stride, taps, grow, speaker, blocks }
+            Stage { stride, taps, conv: upsampling, speaker, blocks }
         });
         let stages = stages.collect();
         let c = CHANNELS[CHANNELS.len() - 1];
@@ -111,10 +116,16 @@ impl Generator {
     }
 
     /// The generator on a new tape; with gradients of the output's mean square if requested.
-    pub fn tape(&self, precision: Precision, batch: usize, frames: usize, gradients: bool) -> (Tape, Ports) {
+    pub fn tape(
+        &self,
+        precision: Precision,
+        batch: usize,
+        frames: usize,
+        gradients: bool,
+    ) -> (Tape, ProgramIo) {
         let mut tape = Tape::new(Arc::clone(&self.layout), precision);
         let dtype = tape.dtype();
-        let latents = tape.input([batch, stretched(frames), LATENT], dtype);
+        let latents = tape.input([batch, input_steps(frames), LATENT], dtype);
         let speaker = tape.input([batch, SPEAKER], dtype);
         let wave = self.wave(&mut tape, latents, speaker);
         tape.keep(wave);
@@ -123,20 +134,20 @@ impl Generator {
             tape.backward(loss, Backward::default());
             tape.report_loss(loss);
         }
-        (tape, Ports { latents, speaker, wave })
+        (tape, ProgramIo { latents, speaker, wave })
     }
 
     fn wave(&self, tape: &mut Tape, latents: Value, speaker: Value) -> Value {
         let fused = Fused { per_item: Some(linear(tape, speaker, self.speaker)), ..Fused::default() };
         let mut x = conv(tape, latents, self.first, fused, Conv1d::same(7, 1));
-        // The mean over blocks is computed as a sum; its factor is applied by the reader.
-        let mut share = 1.0;
+        // The mean over blocks is computed as a sum; its factor is applied by the next consumer.
+        let mut scale = 1.0;
         for (i, stage) in self.stages.iter().enumerate() {
-            x = tape.scope(&format!("stage.{i}"), |tape| stage.grow(tape, x, speaker, share));
-            share = 1.0 / KERNELS.len() as f32;
+            x = tape.scope(&format!("stage.{i}"), |tape| stage.upsample(tape, x, speaker, scale));
+            scale = 1.0 / KERNELS.len() as f32;
         }
         let weight = tape.parameter(self.last);
-        let fused = Fused { input_slope: Some(LAST_SLOPE), input_scale: share, ..Fused::default() };
+        let fused = Fused { input_slope: Some(LAST_SLOPE), input_scale: scale, ..Fused::default() };
         let wave = tape.conv1d_fused(x, weight, fused, Conv1d::same(7, 1));
         tape.activation(wave, Function::Tanh)
     }
@@ -144,15 +155,15 @@ impl Generator {
 
 impl Stage {
     /// Upsamples to a longer signal with fewer channels, and sums the outputs of the residual blocks.
-    fn grow(&self, tape: &mut Tape, x: Value, speaker: Value, share: f32) -> Value {
+    fn upsample(&self, tape: &mut Tape, x: Value, speaker: Value, scale: f32) -> Value {
         let fused = Fused {
-            bias: Some(tape.master(self.grow.bias)),
+            bias: Some(tape.master(self.conv.bias)),
             per_item: Some(linear(tape, speaker, self.speaker)),
             input_slope: Some(SLOPE),
-            input_scale: share,
+            input_scale: scale,
             ..Fused::default()
         };
-        let weight = tape.parameter(self.grow.weight);
+        let weight = tape.parameter(self.conv.weight);
         let padding = (self.taps - self.stride) / 2;
         let x = tape.conv_transpose1d_fused(x, weight, fused, self.stride, padding);
         let mut sum = None;

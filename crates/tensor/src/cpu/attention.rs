@@ -39,8 +39,8 @@ impl KeyMask<'_> {
         let (seen, hidden) = row.split_at_mut(self.end(query));
         hidden.fill(f32::NEG_INFINITY);
         if let Some(visible) = self.visible {
-            for (score, &hole) in seen.iter_mut().zip(visible) {
-                *score = if hole == 0 { f32::NEG_INFINITY } else { *score };
+            for (score, &mask) in seen.iter_mut().zip(visible) {
+                *score = if mask == 0 { f32::NEG_INFINITY } else { *score };
             }
         }
         seen
@@ -156,8 +156,8 @@ impl Head<'_> {
                         key_mask.hide(p, start + i);
                         let lse = lse[start + i];
                         p.iter_mut().for_each(|p| *p = vector::exp_or_zero(*p - lse));
-                        // The mean under the weights themselves, not `o . dout`: where one weight is 1 the two differ by
-                        // rounding alone, but large keys multiply that difference.
+                        // The mean under the weights themselves, not `o . dout`: where one weight is 1 the two differ
+                        // by rounding alone, but large keys multiply that difference.
                         let mass = vector::sum(p, |p| p);
                         let mean = vector::sum2(p, ds, |p, ds| p * ds);
                         let delta = if mass > 0.0 { mean / mass } else { 0.0 };

@@ -135,11 +135,11 @@ fn sum_over<P: Sync>(
         }
         return;
     }
-    let stretches: Vec<Vec<f32>> = pieces
+    let partial_sums: Vec<Vec<f32>> = pieces
         .par_chunks(pieces.len().div_ceil(PARTIAL_SUMS))
-        .map(|stretch| {
+        .map(|chunk| {
             let mut sum = vec![0f32; out.len()];
-            for (i, piece) in stretch.iter().enumerate() {
+            for (i, piece) in chunk.iter().enumerate() {
                 work(piece, &mut sum, i > 0, Threads::One);
             }
             sum
@@ -148,7 +148,7 @@ fn sum_over<P: Sync>(
     if !add {
         out.fill(0.0);
     }
-    for sum in stretches {
+    for sum in partial_sums {
         out.iter_mut().zip(sum).for_each(|(out, sum)| *out += sum);
     }
 }
@@ -210,9 +210,9 @@ fn weight_product(
     }
 }
 
-/// Input index that tap `tap` of output position `place` reads; `None` in the padding.
-fn input_index(g: &Geometry, axis: usize, place: usize, tap: usize) -> Option<usize> {
-    let at = place * g.stride[axis] + tap * g.dilation[axis];
+/// Input index that tap `tap` of output position `position` reads; `None` in the padding.
+fn input_index(g: &Geometry, axis: usize, position: usize, tap: usize) -> Option<usize> {
+    let at = position * g.stride[axis] + tap * g.dilation[axis];
     at.checked_sub(g.padding[axis]).filter(|&at| at < g.input[axis])
 }
 
@@ -241,11 +241,11 @@ fn fill(g: &Geometry, x: &[f32], piece: &Piece, columns: &mut [f32]) {
 /// Output position whose tap `tap` reads input `at`, if there is one.
 fn output_index(g: &Geometry, axis: usize, at: usize, tap: usize) -> Option<usize> {
     let shifted = (at + g.padding[axis]).checked_sub(tap * g.dilation[axis])?;
-    let place = shifted / g.stride[axis];
-    (shifted % g.stride[axis] == 0 && place < g.output[axis]).then_some(place)
+    let position = shifted / g.stride[axis];
+    (shifted % g.stride[axis] == 0 && position < g.output[axis]).then_some(position)
 }
 
-/// Sums into every input of `to` the elements the columns of `from` hold for it (col2im).
+/// For every input in `to`, sums the elements that the columns of `from` hold for it (col2im).
 fn gather(g: &Geometry, columns: &[f32], from: &Piece, to: &Piece, out: &mut [f32], add: bool) {
     let (each, lines) = (g.channels / g.groups, to.lines.len());
     let work = |(i, line): (usize, &mut [f32])| {

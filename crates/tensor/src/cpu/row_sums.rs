@@ -27,10 +27,10 @@ pub fn folds(
     start: f32,
     fold: impl Fn(usize, &mut [f32]) + Sync,
 ) -> Vec<Vec<f32>> {
-    let stretch = (PIECE / width.max(1)).clamp(8, 1024);
+    let chunk = (PIECE / width.max(1)).clamp(8, 1024);
     let part = |p: usize| {
         let mut state = vec![start; width];
-        for row in p * stretch..rows.min((p + 1) * stretch) {
+        for row in p * chunk..rows.min((p + 1) * chunk) {
             wide(
                 #[inline(always)]
                 || fold(row, &mut state),
@@ -38,7 +38,7 @@ pub fn folds(
         }
         state
     };
-    (0..rows.div_ceil(stretch)).into_par_iter().map(part).collect()
+    (0..rows.div_ceil(chunk)).into_par_iter().map(part).collect()
 }
 
 #[cfg(test)]

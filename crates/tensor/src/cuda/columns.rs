@@ -38,14 +38,14 @@ pub(crate) struct Columns<'a> {
     pub geometry: &'a Geometry,
     /// Element type of activations and weights.
     pub dtype: DType,
-    /// Address of a workspace of [`space`] elements.
+    /// Address of a workspace of [`workspace_len`] elements.
     pub space: u64,
     /// Factor of every product.
     pub scale: f32,
 }
 
 /// Workspace the passes need, in elements.
-pub(crate) fn space(g: &Geometry, dtype: DType) -> usize {
+pub(crate) fn workspace_len(g: &Geometry, dtype: DType) -> usize {
     if g.direct() {
         return 0;
     }

@@ -56,7 +56,7 @@ impl Serialize for Arch {
     }
 }
 
-/// A text that names no architecture.
+/// The text is not the name of an architecture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an architecture: write sm_80, or sm_90a")]
 pub struct BadArch(String);

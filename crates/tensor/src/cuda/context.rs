@@ -296,7 +296,7 @@ impl Cuda {
     }
 
     /// Saves the chosen algorithms, so that the next run uses the same ones and gives the same bits. A folder that
-    /// cannot be written gives a warning, not an error.
+    /// cannot be written causes a warning, not an error.
     pub(crate) fn save_choices(&self) {
         if let Err(error) = self.gemm.table().save() {
             self.warn(format!("the chosen matrix algorithms could not be saved, so another run may round differently: {error}"));

@@ -341,12 +341,12 @@ pub(crate) fn fits(g: &Geometry, single: bool) -> bool {
 }
 
 /// Workspace of `Tiles::up` in bf16 elements: the re-laid weights.
-pub(crate) fn up_space(g: &Geometry) -> usize {
+pub(crate) fn up_workspace_len(g: &Geometry) -> usize {
     g.filters * g.channels * g.taps().next_multiple_of(g.stride[0])
 }
 
 /// Workspace of `Tiles::weights` in f32 elements.
-pub(crate) fn weight_space(g: &Geometry) -> usize {
+pub(crate) fn weight_workspace_len(g: &Geometry) -> usize {
     let p = weight_view(g);
     if p.m == 1 {
         return SINGLE_SPLITS * g.row();

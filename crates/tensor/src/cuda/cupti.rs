@@ -276,7 +276,7 @@ impl KernelTimes {
 impl Drop for KernelTimes {
     fn drop(&mut self) {
         for kind in ENABLED {
-            // SAFETY: an activity kind of cupti_activity.h. Disabling one that was not enabled gives an error,
+            // SAFETY: an activity kind of cupti_activity.h. Disabling one that was not enabled returns an error,
             // which is ignored.
             unsafe { (self.cupti.disable)(kind) };
         }

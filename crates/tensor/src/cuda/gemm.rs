@@ -132,8 +132,8 @@ pub struct Gemm {
     pub c_batch_stride: i64,
     /// Element type of `a` and `b`.
     pub input: Element,
-    /// Element type of `c`, `d`, bias and aux. bf16 inputs may give f32 (weight gradients), f32 inputs give f32
-    /// only.
+    /// Element type of `c`, `d`, bias and aux. bf16 inputs may have f32 outputs (weight
+    /// gradients); f32 inputs need f32 outputs.
     pub output: Element,
     /// Add `c`, which may be `d` itself.
     pub accumulate: bool,
@@ -183,26 +183,28 @@ impl Gemm {
             ("c", self.n, self.c_ld),
         ] {
             if ld < columns {
-                return wrong(format!("rows of {name} are {columns} long but only {ld} apart"));
+                return wrong(format!("rows of {name} have {columns} elements but a stride of only {ld}"));
             }
         }
         // Dimensions are unsigned 64-bit in the API, but its kernels index rows with 32 bits.
         if self.m.max(self.n).max(self.k).max(self.batch) > i32::MAX as usize {
-            return wrong("a dimension is past 2^31".into());
+            return wrong("a dimension exceeds 2^31 - 1".into());
         }
         if self.input == Element::F32 && self.output == Element::Bf16 {
-            return wrong("f32 inputs give an f32 output".into());
+            return wrong("f32 inputs need an f32 output".into());
         }
         if self.batch > 1 && self.c_batch_stride == 0 {
-            return wrong("all products of the batch would be written to one place".into());
+            return wrong("all products of the batch would be written to the same address".into());
         }
         if self.epilogue.has_aux() && (!self.c_ld.is_multiple_of(8) || self.c_batch_stride % 8 != 0) {
-            return wrong("GELU with its input kept needs rows a multiple of 8 elements apart".into());
+            return wrong(
+                "storing the input of GELU needs row and batch strides that are a multiple of 8".into(),
+            );
         }
         if self.batch > 1
             && matches!(self.epilogue, Epilogue::DGeluBiasGrad | Epilogue::BiasGradA | Epilogue::BiasGradB)
         {
-            return wrong("bias gradients are not made for a batch of products".into());
+            return wrong("bias gradients are not supported for a batch of products".into());
         }
         Ok(())
     }
@@ -267,8 +269,8 @@ pub enum GemmError {
         /// The product.
         gemm: Box<Gemm>,
     },
-    /// The epilogue needs a pointer that was not given.
-    #[error("matrix product: no {name} was given: {gemm:?}")]
+    /// The epilogue needs an operand that is missing.
+    #[error("matrix product: there is no {name} operand: {gemm:?}")]
     Operand {
         /// Name of the missing operand.
         name: &'static str,

@@ -134,7 +134,7 @@ impl fmt::Display for MissingLibrary {
         }
         write!(f, ". To install it: {}", self.install)?;
         if self.library != Library::Driver {
-            write!(f, "; or name its folder in {OVERRIDE}")?;
+            write!(f, "; or set {OVERRIDE} to its folder")?;
         }
         Ok(())
     }
@@ -492,7 +492,7 @@ mod tests {
             missing,
             format!(
                 "cuBLASLt was not found: no libcublasLt.so.12 in {folder}/gone (no such folder), {folder}. \
-                 To install it: pip install nvidia-cublas-cu12; or name its folder in MYXTTS_CUDA_PATH"
+                 To install it: pip install nvidia-cublas-cu12; or set MYXTTS_CUDA_PATH to its folder"
             )
         );
     }

@@ -295,15 +295,15 @@ impl Communicator {
         self.world
     }
 
-    /// Keeps an abort away during a call that returns at once.
-    fn using(&self) -> RwLockReadGuard<'_, ()> {
+    /// Delays an abort until the guard is dropped; for calls that return immediately.
+    fn block_abort(&self) -> RwLockReadGuard<'_, ()> {
         self.in_use.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`using`](Self::using), for a sum or a copy. One of a blocking communicator may wait for a lost rank, which
-    /// only an abort ends.
-    fn using_unless_blocking(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        (!self.blocking).then(|| self.using())
+    /// As [`block_abort`](Self::block_abort), for a sum or a broadcast. `None` for a blocking communicator: the
+    /// call may wait for a lost rank, and only an abort ends that wait.
+    fn block_abort_unless_blocking(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        (!self.blocking).then(|| self.block_abort())
     }
 
     fn raw(&self) -> Result<Raw, NcclError> {
@@ -318,11 +318,11 @@ impl Communicator {
     /// The address must hold `len` f32 on this communicator's device until the stream has executed the sum.
     pub unsafe fn all_reduce_sum(&self, address: u64, len: usize, stream: CUstream) -> Result<(), NcclError> {
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
-        let using = self.using_unless_blocking();
+        let abort_guard = self.block_abort_unless_blocking();
         let raw = self.raw()?;
         // SAFETY: guaranteed by the caller; equal addresses mean in place.
         let status = unsafe { (self.nccl.all_reduce)(address, address, len, FLOAT32, SUM, raw, stream) };
-        drop(using);
+        drop(abort_guard);
         self.wait_until_settled("ncclAllReduce", status, CALL_TIMEOUT)
     }
 
@@ -337,11 +337,11 @@ impl Communicator {
         stream: CUstream,
     ) -> Result<(), NcclError> {
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
-        let using = self.using_unless_blocking();
+        let abort_guard = self.block_abort_unless_blocking();
         let raw = self.raw()?;
         // SAFETY: guaranteed by the caller; equal addresses mean in place.
         let status = unsafe { (self.nccl.all_reduce)(address, address, len, BFLOAT16, SUM, raw, stream) };
-        drop(using);
+        drop(abort_guard);
         self.wait_until_settled("ncclAllReduce", status, CALL_TIMEOUT)
     }
 
@@ -382,18 +382,18 @@ impl Communicator {
     ) -> Result<(), NcclError> {
         assert!(root < self.world, "replica {root} of {}", self.world);
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
-        let using = self.using_unless_blocking();
+        let abort_guard = self.block_abort_unless_blocking();
         let raw = self.raw()?;
         // SAFETY: guaranteed by the caller.
         let status =
             unsafe { (self.nccl.broadcast)(address, address, len, FLOAT32, root as i32, raw, stream) };
-        drop(using);
+        drop(abort_guard);
         self.wait_until_settled("ncclBroadcast", status, CALL_TIMEOUT)
     }
 
     /// The status of the last call, or of the link.
     fn state(&self) -> Result<Status, NcclError> {
-        let _using = self.using();
+        let _abort_guard = self.block_abort();
         let raw = self.raw()?;
         let mut state = 0;
         // SAFETY: a live communicator; writes one status.

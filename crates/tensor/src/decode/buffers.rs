@@ -53,7 +53,7 @@ pub(super) struct Buffers {
 }
 
 /// Maximum number of splits along k.
-const MAX_STRETCHES: usize = 16;
+const MAX_SPLITS: usize = 16;
 
 const ROW: usize = size_of::<Row>();
 
@@ -67,7 +67,7 @@ impl Buffers {
         let (width, heads, vocabulary) = (sizes.width, sizes.heads, sizes.vocabulary);
         let floats = |count: usize| DeviceMemory::new(4 * count);
         let rounded = |count: usize| DeviceMemory::new(2 * count);
-        let parts = MAX_ROWS * heads * sizes.stretches();
+        let parts = MAX_ROWS * heads * sizes.chunks();
         let cache = sizes.cache_bytes() / 2;
         let (free, _) = cuda.memory()?;
         let need = MemoryNeed {
@@ -95,7 +95,7 @@ impl Buffers {
             inner: rounded(MAX_ROWS * stride(sizes.inner))?,
             parts: floats(parts * sizes.head_size())?,
             part_weights: floats(parts * 2)?,
-            sums: floats(MAX_STRETCHES * MAX_ROWS * width)?,
+            sums: floats(MAX_SPLITS * MAX_ROWS * width)?,
             logits: floats(MAX_ROWS * vocabulary)?,
             samplings: DeviceMemory::new(sizes.slots * size_of::<Sampling>())?,
             uniforms: DeviceMemory::new(8 * sizes.slots * sizes.positions)?,

@@ -34,7 +34,7 @@ struct Parts {
     heads: i32,
     size: i32,
     room: i32,
-    stretches: i32,
+    chunks: i32,
 }
 
 /// Input rows of a product.
@@ -53,7 +53,7 @@ enum Source {
 const FUSED_ROWS: usize = 16;
 /// Up to this many rows, a network of XTTS-v2's sizes uses kernels specialised for it.
 const FEW_ROWS: usize = 2;
-/// From this many rows on, one block attends to all stretches; fewer where a kernel with independent warps exists.
+/// From this many rows on, one block attends to all chunks; fewer where a kernel with independent warps exists.
 const WHOLE_ROWS: usize = 16;
 const STREAMED_ROWS: usize = 8;
 /// Head sizes that have such kernels.
@@ -224,8 +224,8 @@ impl Decoder {
     /// Queues queries, keys and values, and their attention: as partial results, or merged.
     fn queue_attention(&self, rows: u64, batch: usize, layer: usize, source: Source) -> Result<(), Error> {
         let (buffers, sizes, block) = (&self.buffers, &self.sizes, &self.offsets.blocks[layer]);
-        let (heads, size, room, stretches) =
-            (sizes.heads, sizes.head_size(), sizes.room(), sizes.stretches());
+        let (heads, size, room, chunks) =
+            (sizes.heads, sizes.head_size(), sizes.rows_per_slot(), sizes.chunks());
         let cache = (sizes.slots * room * sizes.width * 2) as u64;
         let [keys, values] =
             [&buffers.keys, &buffers.values].map(|memory| memory.address() + layer as u64 * cache);
@@ -260,8 +260,8 @@ impl Decoder {
         let (parts, weights) = (buffers.parts.address(), buffers.part_weights.address());
         self.launch(
             &format!("decode_attend_{size}"),
-            Launch::grid(stretches, heads, batch, 256),
-            &args![rows, queries, keys, values, parts, weights, heads, room, stretches],
+            Launch::grid(chunks, heads, batch, 256),
+            &args![rows, queries, keys, values, parts, weights, heads, room, chunks],
         )?;
         if self.is_few(batch) {
             return Ok(());
@@ -269,7 +269,7 @@ impl Decoder {
         self.launch(
             "decode_merge",
             Launch::grid(heads.div_ceil(4), batch, 1, 128),
-            &args![rows, parts, weights, attended, heads, size, room, stretches, row],
+            &args![rows, parts, weights, attended, heads, size, room, chunks, row],
         )
     }
 
@@ -292,12 +292,12 @@ impl Decoder {
         given: u64,
         (norm, norms): (usize, usize),
     ) -> Result<(), Error> {
-        let (buffers, width, stretches) = (&self.buffers, self.sizes.width, product.stretches());
-        let each = (product.stride() / 32).div_ceil(stretches);
+        let (buffers, width, splits) = (&self.buffers, self.sizes.width, product.splits());
+        let each = (product.stride() / 32).div_ceil(splits);
         let matrix = buffers.rounded.address() + 2 * product.matrix as u64;
         self.launch(
             &format!("decode_split_{batch}"),
-            Launch::grid(product.features.div_ceil(SPLIT_FEATURES), stretches, 1, 256)
+            Launch::grid(product.features.div_ceil(SPLIT_FEATURES), splits, 1, 256)
                 .shared(batch * (each * 32 + PADDING) * 2),
             &args![matrix, given, buffers.sums.address(), batch, product.features, product.stride()],
         )?;
@@ -309,7 +309,7 @@ impl Decoder {
                 batch,
                 buffers.x.address(),
                 buffers.sums.address(),
-                stretches,
+                splits,
                 self.floats(product.bias),
                 self.floats(norm),
                 norms,
@@ -349,7 +349,7 @@ impl Decoder {
             }
             _ => 1,
         };
-        let warps = product.stretches();
+        let warps = product.splits();
         // Shared memory for rows, for norms unless threads hold theirs in registers, and for sums.
         let is_shared = given == 0 || batch <= 8;
         let rows_there = if is_shared { batch * (product.stride() + PADDING) * 2 } else { 0 };
@@ -361,8 +361,8 @@ impl Decoder {
             weights: buffers.part_weights.address(),
             heads: sizes.heads as i32,
             size: sizes.head_size() as i32,
-            room: sizes.room() as i32,
-            stretches: sizes.stretches() as i32,
+            room: sizes.rows_per_slot() as i32,
+            chunks: sizes.chunks() as i32,
         };
         self.launch(
             &format!("decode_{kernel}_{tile}"),

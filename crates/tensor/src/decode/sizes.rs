@@ -4,10 +4,10 @@ use crate::error::Error;
 
 /// Maximum number of rows in a batch.
 pub const MAX_ROWS: usize = 64;
-/// Keys per stretch of the attention.
-const STRETCH: usize = 128;
-/// Maximum number of stretches that can be merged.
-const MAX_STRETCHES: usize = 32;
+/// Keys per chunk of the attention.
+const CHUNK: usize = 128;
+/// Maximum number of chunks that can be merged.
+const MAX_CHUNKS: usize = 32;
 /// Widest row that a warp can normalise.
 const WIDEST: usize = 1024;
 /// Products are padded to a multiple of this many inputs.
@@ -43,9 +43,9 @@ pub struct DecodeSizes {
 }
 
 impl DecodeSizes {
-    /// Cache rows per slot: whole stretches, of which the last may extend beyond the longest sequence.
-    pub fn room(&self) -> usize {
-        (self.latents + self.text_positions + self.positions).next_multiple_of(STRETCH)
+    /// Cache rows per slot: whole chunks; the last one may extend beyond the longest sequence.
+    pub fn rows_per_slot(&self) -> usize {
+        (self.latents + self.text_positions + self.positions).next_multiple_of(CHUNK)
     }
 
     /// Channels per head.
@@ -53,13 +53,13 @@ impl DecodeSizes {
         self.width / self.heads
     }
 
-    pub(super) fn stretches(&self) -> usize {
-        self.room() / STRETCH
+    pub(super) fn chunks(&self) -> usize {
+        self.rows_per_slot() / CHUNK
     }
 
     /// Size of the keys and values of all slots in bytes.
     pub(crate) fn cache_bytes(&self) -> usize {
-        2 * self.layers * self.slots * self.room() * self.width * 2
+        2 * self.layers * self.slots * self.rows_per_slot() * self.width * 2
     }
 
     /// Checks that the kernels support these sizes.
@@ -77,11 +77,11 @@ impl DecodeSizes {
                 self.heads, self.width
             ));
         }
-        if self.stretches() > MAX_STRETCHES {
+        if self.chunks() > MAX_CHUNKS {
             return wrong(format!(
                 "sequences of {} rows: the kernels take at most {}",
-                self.room(),
-                MAX_STRETCHES * STRETCH
+                self.rows_per_slot(),
+                MAX_CHUNKS * CHUNK
             ));
         }
         if self.slots == 0 {
@@ -137,9 +137,8 @@ impl Product {
         stride(self.inputs)
     }
 
-    /// Number of splits of its sums, which decides how they are rounded: depends on the matrix alone, not on the
-    /// batch.
-    pub fn stretches(&self) -> usize {
+    /// Number of splits of its sums, which determines their rounding. Depends on the matrix only, not on the batch.
+    pub fn splits(&self) -> usize {
         if self.inputs > 2048 { 16 } else { 8 }
     }
 }

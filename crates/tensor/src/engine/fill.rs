@@ -1,5 +1,5 @@
-//! Writes weights on all cores: directly into the arena on the CPU; for a GPU into page-locked memory, of which one
-//! half is copied while the other is written.
+//! Writes weights on all cores: directly into the arena on the CPU; for a GPU into page-locked memory, one half of
+//! which is copied while the other is written.
 
 use super::buffer::Buffer;
 use super::{Backend, Engine};

@@ -340,7 +340,7 @@ impl Engine {
     }
 
     /// Device time of all runs reported so far, each from its start to its end; `None` on the CPU. Includes gaps
-    /// between kernels, excludes copies of inputs before a run. CUPTI gives pure kernel times.
+    /// between kernels, excludes copies of inputs before a run. CUPTI reports the time of each kernel.
     pub fn busy(&self) -> Option<Duration> {
         self.rings.busy()
     }

@@ -55,7 +55,7 @@ impl HostSide {
     }
 }
 
-/// Creates slots and sends them, on the thread that makes batches.
+/// Creates slots and copies them to the device; used on the thread that prepares batches.
 #[derive(Clone)]
 pub struct Uploader {
     device: Option<Arc<Copies>>,
@@ -204,7 +204,7 @@ impl Uploader {
 
 impl Slot {
     /// Capacity in bytes.
-    pub fn room(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         match &self.memory {
             Memory::Host(bytes) => bytes.len(),
             Memory::Device(device) => device.host.as_slice().len(),

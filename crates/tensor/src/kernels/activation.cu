@@ -1,7 +1,7 @@
 // Elementwise functions, eight elements per thread. `kind` is uniform over the launch, so the branch is free next
 // to the memory traffic.
 __device__ __forceinline__ float fast_tanh(float x) {
-  // 1 - 2 / (exp(2x) + 1): exact at both ends, no overflow trouble since inf gives 1.
+  // 1 - 2 / (exp(2x) + 1): exact at both ends; an overflow to inf gives 1.
   return 1.f - 2.f / (__expf(2.f * x) + 1.f);
 }
 __device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + __expf(-x)); }

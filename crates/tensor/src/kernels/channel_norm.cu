@@ -63,8 +63,8 @@ __device__ __forceinline__ void join(float a[V], float b[V], int across) {
   for (int j = 0; j < V; ++j) { a[j] = mine[j * THREADS]; b[j] = mine[(V + j) * THREADS]; }
 }
 
-// Mean and sum of squared deviations of each channel in each stretch of rows. Deviations are relative to the
-// stretch's first row, so that a large mean does not cancel the variance's digits.
+// Mean and sum of squared deviations of each channel in each chunk of rows. Deviations are relative to the
+// chunk's first row, so that a large mean does not cancel the variance's digits.
 template <int V, typename T>
 __device__ __forceinline__ void moments(float* parts, const T* x, int rows, int c, int across, int per) {
   Place p = place<V>(rows, c, across, per);
@@ -94,7 +94,7 @@ __device__ __forceinline__ void moments(float* parts, const T* x, int rows, int 
   }
 }
 
-// One warp per group of an item: combines `count` stretches of each of its channels. The running statistics, if
+// One warp per group of an item: combines `count` chunks of each of its channels. The running statistics, if
 // there are any, move towards this step's; their variance is the unbiased one (over n - 1).
 extern "C" __global__ void channel_norm_statistics(
     float* mean, float* inverse, const float* parts, int all, int groups, int rows, int c, int per, int count,
@@ -162,7 +162,7 @@ __device__ __forceinline__ void apply(
   }
 }
 
-// For each channel in each stretch of rows: the sum of dy, and of dy times the normalised x.
+// For each channel in each chunk of rows: the sum of dy, and of dy times the normalised x.
 template <int V, typename T>
 __device__ __forceinline__ void products(
     float* parts, const T* x, const T* dy, const float* mean, const float* inverse, int rows, int c, int groups,

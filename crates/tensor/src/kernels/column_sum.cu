@@ -1,5 +1,5 @@
-// Column sums in two passes with a fixed order of addition: stretches of rows first, then the stretches.
-// `sum_columns` has eight columns per lane, 256 per block; its eight warps iterate over the rows of the stretch
+// Column sums in two passes with a fixed order of addition: chunks of rows first, then the chunks.
+// `sum_columns` has eight columns per lane, 256 per block; its eight warps iterate over the rows of the chunk
 // together.
 template <typename T>
 __device__ __forceinline__ void sum_columns(float* parts, const T* x, int rows, int n, int count) {

@@ -19,7 +19,7 @@
 // | strided conv's data gradient | dy as "transposed conv"               | transposed (stride u)    | N = u*Cin, pitch u*Cin, offset -pad*Cin |
 //
 // A tile of x with its halo is copied to shared memory once per block of channels and used by all taps; the weights
-// stream past it. The tile's activation is applied in place by the thread that copied it, so it costs no barrier.
+// are streamed. The tile's activation is applied in place by the thread that copied it, so it costs no barrier.
 
 struct ConvShape {
   int rows;            // output rows s per batch entry
@@ -346,7 +346,8 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
 #endif
 
 // One kernel per tile BM x BN x BK (rows, columns, channels of a stage); then its warps by rows, columns and depth, the
-// taps of a stage, the stages, and the blocks an SM should hold. Which one to use depends on n and on the number of blocks B:
+// taps of a stage, the stages, and the blocks an SM should hold. Which one to use depends on n and on the number of
+// blocks B:
 //
 // | n            | tile                                                                        |
 // |--------------|-----------------------------------------------------------------------------|
@@ -355,7 +356,8 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
 // | <= 64        | 256x64x64 while B >= 1 per SM, then 128x64x64, 64x64x64, 64x32x64           |
 // | more         | 128x128x64 while B >= 1 per SM, then 128x64x64, 64x64x64, 64x32x64          |
 //
-// 32x32x64 takes what fits nowhere else (long halos); 256x128x64 and 512x32x32 read less and suit whole waves of blocks.
+// 32x32x64 is for shapes that fit no other tile (long halos); 256x128x64 and 512x32x32 read less and suit whole waves
+// of blocks.
 // `base` may be `y` itself (accumulate); `residual`, `mask`, `base`, `bias`, `cond` may be null.
 // Launch: grid (ceil(n / BN), ceil(rows / BM), batch), block `threads`, dynamic shared memory
 //   groups = ceil(taps / GROUP), x_tiles = outer * ceil(channels / BK)

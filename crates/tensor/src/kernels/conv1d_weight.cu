@@ -9,8 +9,8 @@
 //
 // Both operands have the summed index as their row, so both fragments are loaded transposed. A block owns a tile of
 // dw (BM x GROUP taps x BC) and a share of the (b, s) chunks; the shares are written separately and added in order by a
-// second kernel. Column sums of dy (the bias gradient) ride along as a product with ones, in a warp that has no tap
-// where there is one.
+// second kernel. Column sums of dy (the bias gradient) are computed as a product with ones, by a warp without a tap
+// if there is one.
 
 struct WeightGradShape {
   int batch, rows;     // rows s per batch entry
@@ -312,8 +312,8 @@ WEIGHT(32, 32, 3, 32, 32, 3, 1, 1, 1, 4, 128, 4, 3)
 
 // The kernels without tiles; the last bit of TILES.
 #if TILES & 0x8000
-// first[i] = first_base[i] + scale * (sum of the shares' element i), shares in one fixed order; elements from n_first on
-// go to `second`, without the factor. A base may be null, or its result itself. Block 256, grid
+// first[i] = first_base[i] + scale * (sum of the shares' element i), shares in one fixed order; elements from n_first
+// on go to `second`, without the factor. A base may be null, or its result itself. Block 256, grid
 // ceil((n_first + n_second) / 32). `stride` = elements of a share.
 extern "C" __global__ void __launch_bounds__(256)
     shares_sum_f32(const float* __restrict__ partial, float* first, const float* first_base, float* second,

@@ -84,17 +84,18 @@ __device__ __forceinline__ void await_copies() { asm volatile("cp.async.wait_all
 // cores.
 #define TURNED 32
 #define TILE 16
-// Keys per stretch of the attention, whatever the batch: partial results are merged in the order of the stretches.
-#define STRETCH 128
-// Weight of each stretch's partial result, in the lane of its index, and the divisor of their sum. Used by a whole
-// warp; there are at most 32 stretches, lanes without one have (-INF, 0).
+// Keys per chunk of the attention, whatever the batch: partial results are merged in the order of the chunks.
+#define CHUNK 128
+// Weight of each chunk's partial result, in the lane of its index, and the divisor of their sum. Used by a whole
+// warp; there are at most 32 chunks, lanes without one have (-INF, 0).
 __device__ __forceinline__ float part_weight(float most, float sum, float& scale) {
   float e = exp2f(most - warp_max(most));
   scale = 1.f / warp_sum(e * sum);
   return e;
 }
 
-// A row of at most 1024 channels, spread over a warp: lane l has channels 128 i + 4 l + j. The width is a multiple of 4.
+// A row of at most 1024 channels, spread over a warp: lane l has channels 128 i + 4 l + j. The width must be a
+// multiple of 4.
 #define SPREAD 8
 __device__ __forceinline__ void load_spread(const float* x, int width, float (&v)[SPREAD][4]) {
   int lane = threadIdx.x & 31;

@@ -1,13 +1,13 @@
-// Attention of one row per slot to the cached keys and values of its slot. Keys are cut into stretches of 128, whatever
+// Attention of one row per slot to the cached keys and values of its slot. Keys are cut into chunks of 128, whatever
 // the batch. Three kernels cover the batch sizes:
 //
-//   decode_attend          few rows: a block per stretch; partial results go to memory and are merged by decode_merge,
+//   decode_attend          few rows: a block per chunk; partial results go to memory and are merged by decode_merge,
 //                          or by the product that reads them
-//   decode_attend_whole    many rows: a block per head runs through all stretches and merges them
-//   decode_attend_streams  many rows, heads of 32 or 64 channels: as above, but each warp has every fourth stretch and
+//   decode_attend_whole    many rows: a block per head runs through all chunks and merges them
+//   decode_attend_streams  many rows, heads of 32 or 64 channels: as above, but each warp has every fourth chunk and
 //                          prefetches its tiles, so that warps wait for each other only once
 //
-// All three give the same bits for the partial result of a stretch and merge them in stretch order, so the result does
+// All three give the same bits for the partial result of a chunk and merge them in chunk order, so the result does
 // not depend on the batch size. The first two share `part_of`; `attend_streams` repeats its two passages (scores, then
 // weighted values) because one warp, not a block, holds the tiles. A change to one must be made in the other.
 //
@@ -22,11 +22,11 @@ struct Shared {
   float most[WARPS], sum[WARPS], result[WARPS][SIZE], weights[WARPS][16];
 };
 
-// Keys and values of a stretch, as held by a thread.
+// Keys and values of a chunk, as held by a thread.
 template <int SIZE>
 struct Held {
   static constexpr int LANES = SIZE / 8, GROUPS = BLOCK / LANES;
-  static constexpr int PASSES = GROUPS >= STRETCH ? 1 : STRETCH / GROUPS;
+  static constexpr int PASSES = GROUPS >= CHUNK ? 1 : CHUNK / GROUPS;
   // For small heads LANES threads share a row. For others lane 4 n + q has channels 32 c + 8 q .. of keys n and n +
   // 8 of its warp's 16, and rows 4 q .. 4 q + 3 of the values of channels 16 m + n and 16 m + n + 8.
   static constexpr bool TILES = SIZE >= TURNED;
@@ -73,9 +73,9 @@ __device__ __forceinline__ uint2 load2_fresh(const void* p) {
   return v;
 }
 
-// Loads rows `from` .. `end` of the stretch; a second call may load the rest.
+// Loads rows `from` .. `end` of the chunk; a second call may load the rest.
 template <int SIZE>
-__device__ __forceinline__ void load_stretch(
+__device__ __forceinline__ void load_chunk(
     Held<SIZE>& h, const bf16* keys, const bf16* values, int start, int from, int end) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   if (Held<SIZE>::TILES) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void load_stretch(
 #pragma unroll
     for (int p = 0; p < Held<SIZE>::PASSES; ++p) {
       int offset = group + p * Held<SIZE>::GROUPS, at = start + offset;
-      if (offset < STRETCH && at >= from && at < end) {
+      if (offset < CHUNK && at >= from && at < end) {
         h.k[p] = load_fresh((const void*)(keys + (i64)at * SIZE + own * 8));
         h.v[p] = load_fresh((const void*)(values + (i64)at * SIZE + own * 8));
       }
@@ -110,7 +110,7 @@ __device__ __forceinline__ void load_stretch(
   }
 }
 
-// The partial result of a stretch whose rows end at `count`: thread c < SIZE returns the sum of channel c, the last
+// The partial result of a chunk whose rows end at `count`: thread c < SIZE returns the sum of channel c, the last
 // thread the sum of weights, all of them the maximum score. Contains a block barrier before `shared` is written, so
 // `shared` may be reused after it returns.
 template <int SIZE>
@@ -183,7 +183,7 @@ __device__ __forceinline__ float part_of(
       for (int j = 0; j < 8; ++j) s += part[j] * c[j];
 #pragma unroll
       for (int o = 1; o < LANES; o <<= 1) s += __shfl_xor_sync(FULL_MASK, s, o);
-      score[p] = offset < STRETCH && start + offset < count ? s : -INF;
+      score[p] = offset < CHUNK && start + offset < count ? s : -INF;
       most = fmaxf(most, score[p]);
     }
     most = warp_max(most);
@@ -226,31 +226,31 @@ __device__ __forceinline__ float part_of(
   return y;
 }
 
-// One stretch per block.
+// One chunk per block.
 template <int SIZE>
 __device__ __forceinline__ void attend(
     const Row* rows, const float* queries, const bf16* keys, const bf16* values, float* parts, float* weights,
-    int heads, int room, int stretches) {
+    int heads, int room, int chunks) {
   __shared__ Shared<SIZE> shared;
-  int stretch = blockIdx.x, head = blockIdx.y, row = blockIdx.z;
+  int chunk = blockIdx.x, head = blockIdx.y, row = blockIdx.z;
   // The row state changes at the end of a step, at least two kernels ago: it and the keys of earlier steps may be
   // read before the previous kernel has finished.
   Row state = load_row_state(rows + row);
-  int count = is_active(state) && state.position < room ? state.position + 1 : 0, start = stretch * STRETCH;
+  int count = is_active(state) && state.position < room ? state.position + 1 : 0, start = chunk * CHUNK;
   if (start >= count) {
     enter();
     return;
   }
   i64 base = ((i64)state.slot * heads + head) * room * SIZE;
   Held<SIZE> held = {};
-  load_stretch<SIZE>(held, keys + base, values + base, start, 0, min(count, state.fresh));
+  load_chunk<SIZE>(held, keys + base, values + base, start, 0, min(count, state.fresh));
   enter();
-  load_stretch<SIZE>(held, keys + base, values + base, start, state.fresh, count);
+  load_chunk<SIZE>(held, keys + base, values + base, start, state.fresh, count);
   float most;
   Query<SIZE> query;
   load_query<SIZE>(query, queries + ((i64)row * heads + head) * SIZE);
   float y = part_of<SIZE>(held, query, shared, start, count, most);
-  i64 part = ((i64)row * heads + head) * stretches + stretch;
+  i64 part = ((i64)row * heads + head) * chunks + chunk;
   if (threadIdx.x < SIZE) parts[part * SIZE + threadIdx.x] = y;
   if (threadIdx.x == BLOCK - 1) {
     weights[part * 2] = most;
@@ -258,7 +258,7 @@ __device__ __forceinline__ void attend(
   }
 }
 
-// All stretches in one block, which merges them: for batches of many rows.
+// All chunks in one block, which merges them: for batches of many rows.
 template <int SIZE>
 __device__ __forceinline__ void attend_whole(
     const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room,
@@ -276,16 +276,16 @@ __device__ __forceinline__ void attend_whole(
   i64 base = ((i64)state.slot * heads + head) * room * SIZE;
   const bf16 *k = keys + base, *v = values + base;
   Held<SIZE> held = {};
-  load_stretch<SIZE>(held, k, v, 0, 0, min(count, state.fresh));
+  load_chunk<SIZE>(held, k, v, 0, 0, min(count, state.fresh));
   wait_for_last();
-  load_stretch<SIZE>(held, k, v, 0, state.fresh, count);
+  load_chunk<SIZE>(held, k, v, 0, state.fresh, count);
   Query<SIZE> query;
   load_query<SIZE>(query, queries + ((i64)row * heads + head) * SIZE);
-  int stretches = (count + STRETCH - 1) / STRETCH;
-  for (int s = 0; s < stretches; ++s) {
+  int chunks = (count + CHUNK - 1) / CHUNK;
+  for (int s = 0; s < chunks; ++s) {
     Held<SIZE> next = {};
-    if (s + 1 < stretches) load_stretch<SIZE>(next, k, v, (s + 1) * STRETCH, 0, count);
-    float most, y = part_of<SIZE>(held, query, shared, s * STRETCH, count, most);
+    if (s + 1 < chunks) load_chunk<SIZE>(next, k, v, (s + 1) * CHUNK, 0, count);
+    float most, y = part_of<SIZE>(held, query, shared, s * CHUNK, count, most);
     if (threadIdx.x < SIZE) parts[s][threadIdx.x] = y;
     if (threadIdx.x == BLOCK - 1) {
       greatest[s] = most;
@@ -297,8 +297,8 @@ __device__ __forceinline__ void attend_whole(
   int c = threadIdx.x;
   if (c >= SIZE && c >= 32) return;
   float scale, y = 0.f;
-  float e = part_weight(lane < stretches ? greatest[lane] : -INF, lane < stretches ? sums[lane] : 0.f, scale);
-  for (int s = 0; s < stretches; ++s) {
+  float e = part_weight(lane < chunks ? greatest[lane] : -INF, lane < chunks ? sums[lane] : 0.f, scale);
+  for (int s = 0; s < chunks; ++s) {
     float f = __shfl_sync(FULL_MASK, e, s);
     if (c < SIZE) y = __fmaf_rn(f, parts[s][c], y);
   }
@@ -334,18 +334,18 @@ __device__ __forceinline__ void load_values(Rows16<SIZE>& to, const bf16* values
     }
 }
 
-// All stretches in one block, every fourth of them in one warp: the warps wait for each other once, at the end. Two
+// All chunks in one block, every fourth of them in one warp: the warps wait for each other once, at the end. Two
 // tiles are loaded while the two before them are computed, the value tiles after the key tiles.
 #define STREAMS 4
 #define TOGETHER 2
-#define TILES_OF_STRETCH (STRETCH / TILE)
+#define TILES_PER_CHUNK (CHUNK / TILE)
 template <int SIZE>
 __device__ __forceinline__ void attend_streams(
     const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room,
     int stride) {
 #if __CUDA_ARCH__ >= 800
   __shared__ float parts[32][SIZE], greatest[32], sums[32];
-  __shared__ __align__(16) float weights[STREAMS][STRETCH];
+  __shared__ __align__(16) float weights[STREAMS][CHUNK];
   int head = blockIdx.x, row = blockIdx.y, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int n = lane >> 2, q = lane & 3;
   let_next_in();
@@ -360,33 +360,33 @@ __device__ __forceinline__ void attend_streams(
   Rows16<SIZE> tiles[2][TOGETHER] = {};
 #pragma unroll
   for (int j = 0; j < TOGETHER; ++j)
-    load_keys<SIZE>(tiles[0][j], k, warp * STRETCH + j * TILE, 0, min(count, state.fresh));
+    load_keys<SIZE>(tiles[0][j], k, warp * CHUNK + j * TILE, 0, min(count, state.fresh));
   wait_for_last();
 #pragma unroll
   for (int j = 0; j < TOGETHER; ++j)
-    load_keys<SIZE>(tiles[0][j], k, warp * STRETCH + j * TILE, state.fresh, count);
+    load_keys<SIZE>(tiles[0][j], k, warp * CHUNK + j * TILE, state.fresh, count);
   Query<SIZE> query;
   load_query<SIZE>(query, queries + ((i64)row * heads + head) * SIZE);
-  int stretches = (count + STRETCH - 1) / STRETCH;
-  for (int s = warp; s < stretches; s += STREAMS) {
-    int start = s * STRETCH;
-    float score[TILES_OF_STRETCH][2], y[SIZE / 16][2], most = -INF, sum = 0.f;
+  int chunks = (count + CHUNK - 1) / CHUNK;
+  for (int s = warp; s < chunks; s += STREAMS) {
+    int start = s * CHUNK;
+    float score[TILES_PER_CHUNK][2], y[SIZE / 16][2], most = -INF, sum = 0.f;
 #pragma unroll
     for (int m = 0; m < SIZE / 16; ++m) y[m][0] = y[m][1] = 0.f;
 #pragma unroll
-    for (int i = 0; i < 2 * TILES_OF_STRETCH; ++i) {
+    for (int i = 0; i < 2 * TILES_PER_CHUNK; ++i) {
       const Rows16<SIZE>& own = tiles[i / TOGETHER & 1][i % TOGETHER];
-      int t = i % TILES_OF_STRETCH, tile = start + t * TILE;
+      int t = i % TILES_PER_CHUNK, tile = start + t * TILE;
       if (i % TOGETHER == 0)
 #pragma unroll
         for (int j = i + TOGETHER; j < i + 2 * TOGETHER; ++j) {
           Rows16<SIZE>& next = tiles[j / TOGETHER & 1][j % TOGETHER];
-          int at = start + j % TILES_OF_STRETCH * TILE;
-          if (j < TILES_OF_STRETCH) load_keys<SIZE>(next, k, at, 0, count);
-          else if (j < 2 * TILES_OF_STRETCH) load_values<SIZE>(next, v, at, count);
-          else load_keys<SIZE>(next, k, at + STREAMS * STRETCH, 0, count);
+          int at = start + j % TILES_PER_CHUNK * TILE;
+          if (j < TILES_PER_CHUNK) load_keys<SIZE>(next, k, at, 0, count);
+          else if (j < 2 * TILES_PER_CHUNK) load_values<SIZE>(next, v, at, count);
+          else load_keys<SIZE>(next, k, at + STREAMS * CHUNK, 0, count);
         }
-      if (i < TILES_OF_STRETCH) {
+      if (i < TILES_PER_CHUNK) {
         float both[4] = {0.f, 0.f, 0.f, 0.f};
         if (tile < count)
 #pragma unroll
@@ -400,11 +400,11 @@ __device__ __forceinline__ void attend_streams(
         score[t][0] = q == 0 && tile + n < count ? both[0] + both[1] : -INF;
         score[t][1] = q == 0 && tile + n + 8 < count ? both[2] + both[3] : -INF;
         most = fmaxf(most, fmaxf(score[t][0], score[t][1]));
-        if (i + 1 < TILES_OF_STRETCH) continue;
+        if (i + 1 < TILES_PER_CHUNK) continue;
         most = warp_max(most);
         __syncwarp();
 #pragma unroll
-        for (int j = 0; j < TILES_OF_STRETCH; ++j) {
+        for (int j = 0; j < TILES_PER_CHUNK; ++j) {
           float e0 = exp2f(score[j][0] - most), e1 = exp2f(score[j][1] - most), both_e = e0 + e1;
           // The other lanes have zero, so a sum over all lanes gives the same bits.
 #pragma unroll
@@ -454,8 +454,8 @@ __device__ __forceinline__ void attend_streams(
   int c = threadIdx.x;
   if (c >= SIZE) return;
   float scale, all = 0.f;
-  float e = part_weight(lane < stretches ? greatest[lane] : -INF, lane < stretches ? sums[lane] : 0.f, scale);
-  for (int s = 0; s < stretches; ++s) all = __fmaf_rn(__shfl_sync(FULL_MASK, e, s), parts[s][c], all);
+  float e = part_weight(lane < chunks ? greatest[lane] : -INF, lane < chunks ? sums[lane] : 0.f, scale);
+  for (int s = 0; s < chunks; ++s) all = __fmaf_rn(__shfl_sync(FULL_MASK, e, s), parts[s][c], all);
   out[(i64)row * stride + head * SIZE + c] = to_bf16(all * scale);
 #endif
 }
@@ -473,9 +473,9 @@ STREAMED(64)
 #define KERNEL(SIZE) \
   extern "C" __global__ void __launch_bounds__(256) decode_attend_##SIZE( \
       const Row* rows, const float* queries, const bf16* keys, const bf16* values, float* parts, float* weights, \
-      int heads, int room, int stretches) { \
+      int heads, int room, int chunks) { \
     enter_later(); \
-    attend<SIZE>(rows, queries, keys, values, parts, weights, heads, room, stretches); \
+    attend<SIZE>(rows, queries, keys, values, parts, weights, heads, room, chunks); \
   } \
   extern "C" __global__ void __launch_bounds__(256, SIZE > 64 ? 1 : 3) decode_attend_whole_##SIZE( \
       const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room, \
@@ -492,13 +492,13 @@ KERNEL(128)
 // Merges the partial results of a head, one warp per head.
 extern "C" __global__ void decode_merge(
     const Row* rows, const float* parts, const float* weights, bf16* out, int heads, int size, int room,
-    int stretches, int stride) {
+    int chunks, int stride) {
   enter();
   int lane = threadIdx.x & 31, head = blockIdx.x * 4 + (threadIdx.x >> 5), row = blockIdx.y;
   Row state = load_row_state(rows + row);
   if (head >= heads || !is_active(state) || state.position >= room) return;
-  int count = state.position / STRETCH + 1;
-  i64 part = ((i64)row * heads + head) * stretches;
+  int count = state.position / CHUNK + 1;
+  i64 part = ((i64)row * heads + head) * chunks;
   float most = lane < count ? load_fresh(weights + (part + lane) * 2) : -INF;
   float sum = lane < count ? load_fresh(weights + (part + lane) * 2 + 1) : 0.f;
   float scale, e = part_weight(most, sum, scale);

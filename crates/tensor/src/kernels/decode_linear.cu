@@ -1,7 +1,7 @@
 // Products of few rows with a whole weight matrix, which is read once: y[row][feature] = sum of a[row][k]
 // w[feature][k].
 //
-// A block computes 8 NT features for all rows and all of k: each of its warps has a stretch of k, and the partial
+// A block computes 8 NT features for all rows and all of k: each of its warps has a split of k, and the partial
 // sums are added in warp order. Weights are stored [feature][k], k padded with zeros to a multiple of 32. 32 of k
 // are two tensor core steps, where lane 4 n + q has the 8 neighbours 8 q .. 8 q + 7 of feature n (and of row n):
 // which k goes to which slot of an instruction is arbitrary as long as both sides agree. The first weights are
@@ -28,13 +28,13 @@ struct Target {
 // Source of the input rows.
 #define GIVEN 0   // bf16 in memory, read by the warps that need it
 #define NORMED 1  // the residual stream after a norm
-#define HEADED 2  // after two norms, which is what is handed out too
-#define STAGED 3  // bf16 in memory, by way of shared memory
+#define HEADED 2  // after two norms; this is also the latent that is returned
+#define STAGED 3  // bf16 in memory, copied through shared memory
 #define MERGED 4  // parts of the attention
 
 struct Parts {
   const float *parts, *weights;
-  int heads, size, room, stretches;
+  int heads, size, room, chunks;
 };
 
 // GELU in its tanh form, with one exponential.
@@ -90,7 +90,7 @@ __device__ __forceinline__ void put(
 
 #if __CUDA_ARCH__ >= 800
 // Channels `from` .. `end` (at most 128, whole heads) of a row of the attention's result, merged by one warp from
-// `count` stretches. Four channels per lane.
+// `count` chunks. Four channels per lane.
 template <int SIZE>
 __device__ __forceinline__ void merge(bf16* out, const Parts& p, int row, int count, int from, int end) {
   constexpr int HEADS = 128 / SIZE;
@@ -99,11 +99,11 @@ __device__ __forceinline__ void merge(bf16* out, const Parts& p, int row, int co
   float most[HEADS], sum[HEADS], e[HEADS], scale[HEADS], y[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
   for (int h = 0; h < HEADS; ++h) {
-    i64 part = ((i64)row * p.heads + min(first + h, p.heads - 1)) * p.stretches + lane;
+    i64 part = ((i64)row * p.heads + min(first + h, p.heads - 1)) * p.chunks + lane;
     most[h] = lane < count ? load_fresh(p.weights + part * 2) : -INF;
     sum[h] = lane < count ? load_fresh(p.weights + part * 2 + 1) : 0.f;
   }
-  const float* at = p.parts + ((i64)row * p.heads + first + own) * p.stretches * SIZE + lane * 4 % SIZE;
+  const float* at = p.parts + ((i64)row * p.heads + first + own) * p.chunks * SIZE + lane * 4 % SIZE;
   for (int base = 0; base < count; base += 4) {
     float v[4][4];
 #pragma unroll
@@ -193,7 +193,7 @@ __device__ __forceinline__ void linear(
     for (int row = 0; row < 2; ++row)
       if (row < batch) {
         Row state = load_row_state(rows + row);
-        if (is_active(state) && state.position < from.room) counts[row] = state.position / STRETCH + 1;
+        if (is_active(state) && state.position < from.room) counts[row] = state.position / CHUNK + 1;
       }
   if (KIND == TO_QKV) enter();
   else wait_for_last();
@@ -385,8 +385,8 @@ KERNEL(down_2, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, true)
 KERNEL(down_8, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, false)
 KERNEL(down_16, 512, 1, 1, 1, 4, GIVEN, TO_RESIDUAL, true, false)
 
-// The same products for many rows: a block has 64 features and a single stretch of k, so that rows are read a few
-// times and not by every block. The stretches are those of the warps above; their sums [stretch][row][feature] are
+// The same products for many rows: a block has 64 features and a single split of k, so that rows are read a few
+// times and not by every block. The splits are those of the warps above; their sums [split][row][feature] are
 // added in the same order by decode_reduce.
 template <int MT>
 __device__ __forceinline__ void split(
@@ -498,7 +498,7 @@ extern "C" __global__ void __launch_bounds__(256) decode_norm(
 // Adds the sums of decode_split to the residual stream, and applies the norms after it. One row per block, four
 // channels per thread; at most 1024 channels.
 extern "C" __global__ void __launch_bounds__(256) decode_reduce(
-    const Row* rows, int batch, float* x, const float* sums, int stretches, const float* bias, const float* norm,
+    const Row* rows, int batch, float* x, const float* sums, int splits, const float* bias, const float* norm,
     int norms, bf16* out, float* latents, int width, int stride) {
   enter();
   int row = blockIdx.x, c = threadIdx.x * 4;
@@ -509,12 +509,12 @@ extern "C" __global__ void __launch_bounds__(256) decode_reduce(
     i64 step = (i64)batch * width;
 #pragma unroll
     for (int s = 0; s < 16; ++s)
-      if (s < stretches) load4_fresh(own + s * step, y[s]);
+      if (s < splits) load4_fresh(own + s * step, y[s]);
     load4(bias + c, b);
     load4_fresh(x + (i64)row * width + c, z);
 #pragma unroll
     for (int s = 1; s < 16; ++s)
-      if (s < stretches)
+      if (s < splits)
 #pragma unroll
         for (int j = 0; j < 4; ++j) y[0][j] += y[s][j];
 #pragma unroll

@@ -212,7 +212,7 @@ __device__ __forceinline__ void input(
   }
 }
 
-// One column per thread, a stretch of rows per block; parts as above.
+// One column per thread, a chunk of rows per block; parts as above.
 template <typename T>
 __device__ __forceinline__ void weights(
     float* parts, const T* x, const float* mean, const float* inverse, const T* dy, int rows, int c, int count) {

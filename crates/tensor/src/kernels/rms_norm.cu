@@ -92,7 +92,7 @@ __device__ __forceinline__ void input(
   }
 }
 
-// One column per thread, a stretch of rows per block; `parts` is [count][c].
+// One column per thread, a chunk of rows per block; `parts` is [count][c].
 template <typename T>
 __device__ __forceinline__ void weight(
     float* parts, const T* x, const float* inverse, const T* dy, int rows, int c, int count, float scale) {

@@ -1,5 +1,5 @@
-// Sums over time of [batch, time, channel]. A block takes 64 channels of a stretch of one item's time: 32 lanes
-// with two channels each, eight warps with every eighth time step. The stretches are added in a second pass, so the
+// Sums over time of [batch, time, channel]. A block takes 64 channels of a chunk of one item's time: 32 lanes
+// with two channels each, eight warps with every eighth time step. The chunks are added in a second pass, so the
 // order is fixed.
 #define WARPS 8
 
@@ -19,15 +19,15 @@ __device__ __forceinline__ void pair(const T* p, float v[2], bool aligned, bool 
   v[1] = both ? to_f32(p[1]) : 0.f;
 }
 
-// parts[b][s] = the sum of x (times y if given) over stretch s of the item's time, up to its length.
+// parts[b][s] = the sum of x (times y if given) over chunk s of the item's time, up to its length.
 template <typename T>
-__device__ __forceinline__ void stretches(
-    float* parts, const T* x, const T* y, const int* lengths, int time, int c, int stretch) {
+__device__ __forceinline__ void chunks(
+    float* parts, const T* x, const T* y, const int* lengths, int time, int c, int chunk) {
   __shared__ float shared[WARPS][64];
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int k = 64 * blockIdx.x + 2 * lane, b = blockIdx.z;
-  int from = blockIdx.y * stretch;
-  int to = min(from + stretch, lengths ? min(time, lengths[b]) : time);
+  int from = blockIdx.y * chunk;
+  int to = min(from + chunk, lengths ? min(time, lengths[b]) : time);
   bool aligned = c % 2 == 0, both = k + 1 < c;
   float sum[2] = {0.f, 0.f};
   if (k < c) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ void stretches(
   }
 }
 
-// out[b, c] = base + the sum of the stretches, divided by the item's length for a mean.
+// out[b, c] = base + the sum of the chunks, divided by the item's length for a mean.
 template <typename T>
 __device__ __forceinline__ void together(
     T* out, const T* base, const float* parts, const int* lengths, int time, int c, int count, int n, int mean) {
@@ -103,10 +103,10 @@ __device__ __forceinline__ void spread(
 }
 
 #define KERNELS(T) \
-  extern "C" __global__ void time_sum_stretches_##T( \
-      float* parts, const T* x, const T* y, const int* lengths, int time, int c, int stretch) { \
+  extern "C" __global__ void time_sum_chunks_##T( \
+      float* parts, const T* x, const T* y, const int* lengths, int time, int c, int chunk) { \
     enter(); \
-    stretches(parts, x, y, lengths, time, c, stretch); \
+    chunks(parts, x, y, lengths, time, c, chunk); \
   } \
   extern "C" __global__ void time_sum_together_##T( \
       T* out, const T* base, const float* parts, const int* lengths, int time, int c, int count, int n, int mean) { \

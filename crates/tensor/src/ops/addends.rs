@@ -114,7 +114,7 @@ impl Addends {
         }
         let op = ChannelSum { per_item: per_item.is_some(), bias: bias.is_some() };
         let targets: Vec<Target> = [per_item, bias].into_iter().flatten().map(|i| g.target(i)).collect();
-        let space = op.space(g.tape().shape(dy));
+        let space = op.workspace(g.tape().shape(dy));
         g.push_with_workspace(op, &[dy], &targets, &[space]);
     }
 
@@ -154,7 +154,7 @@ impl ChannelSum {
         (items, BLOCKS.div_ceil(across).min(rows.div_ceil(16)).max(1))
     }
 
-    fn space(self, shape: Shape) -> Spec {
+    fn workspace(self, shape: Shape) -> Spec {
         let (items, shares) = self.cut(shape);
         Spec::constant([items * shares * shape.last()], DType::F32)
     }

@@ -180,8 +180,8 @@ impl Op for Attention {
         items.enumerate().for_each(|(b, ((o, lse), key_mask))| {
             // One task per block of queries, for all heads: their outputs are contiguous, their log-sum-exps are
             // not.
-            let stretches = o.par_chunks_mut(QUERY_BLOCK * row).enumerate();
-            let logs: Vec<Vec<f32>> = stretches
+            let blocks = o.par_chunks_mut(QUERY_BLOCK * row).enumerate();
+            let logs: Vec<Vec<f32>> = blocks
                 .map_init(Workspace::default, |space, (i, o)| {
                     let queries = i * QUERY_BLOCK..i * QUERY_BLOCK + o.len() / row;
                     let mut logs = vec![0f32; self.heads * queries.len()];

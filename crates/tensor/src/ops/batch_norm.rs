@@ -123,7 +123,7 @@ impl Tape {
     ) -> BatchNormed {
         let inputs = [x, weight, bias, mean, variance];
         let (view, y, statistic) = self.batch_view(&inputs);
-        let outputs = [y, statistic, statistic, statistic, statistic, view.space()];
+        let outputs = [y, statistic, statistic, statistic, statistic, view.workspace()];
         let results = self.push(BatchNorm { view, epsilon, momentum: Some(momentum) }, &inputs, &outputs);
         BatchNormed { y: results[0], mean: results[3], variance: results[4] }
     }

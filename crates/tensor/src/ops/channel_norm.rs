@@ -14,7 +14,7 @@ const THREADS: usize = 128;
 /// Maximum number of partial sums over the rows of an item.
 const PARTS: usize = 256;
 
-/// How x is viewed.
+/// x as items, rows and channels, with the channels split into groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     pub items: usize,
@@ -24,58 +24,58 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Total number of statistics.
-    pub fn all(self) -> usize {
+    /// Number of means (and of variances): one per item and group.
+    pub fn statistics(self) -> usize {
         self.items * self.groups
     }
 
-    fn size(self) -> usize {
+    fn channels_per_group(self) -> usize {
         self.channels / self.groups
     }
 
     /// Elements of a row per thread and load.
-    fn vector(self) -> usize {
+    fn vector_width(self) -> usize {
         if self.channels.is_multiple_of(8) { 8 } else { 1 }
     }
 
     /// Threads of a block along a row; the remaining threads process further rows.
-    fn across(self) -> usize {
-        (self.channels / self.vector()).next_power_of_two().min(THREADS)
+    fn threads_per_row(self) -> usize {
+        (self.channels / self.vector_width()).next_power_of_two().min(THREADS)
     }
 
     /// Rows per partial sum.
-    fn per(self) -> usize {
-        let down = THREADS / self.across();
+    fn rows_per_part(self) -> usize {
+        let down = THREADS / self.threads_per_row();
         self.rows.div_ceil(PARTS).max(16 * down)
     }
 
     fn parts(self) -> usize {
-        self.rows.div_ceil(self.per()).max(1)
+        self.rows.div_ceil(self.rows_per_part()).max(1)
     }
 
     /// Workspace for all partial sums.
-    pub fn space(self) -> Spec {
+    pub fn workspace(self) -> Spec {
         Spec::constant([self.items * self.parts() * 2 * self.channels], DType::F32)
     }
 
     /// The kernel of that name for this element type, and the launch of a pass over x.
     fn pass(self, name: &str, dtype: DType) -> (String, Launch) {
-        let odd = if self.vector() == 1 { "odd_" } else { "" };
-        let wide = self.channels.div_ceil(self.vector() * self.across());
+        let odd = if self.vector_width() == 1 { "odd_" } else { "" };
+        let wide = self.channels.div_ceil(self.vector_width() * self.threads_per_row());
         let launch = Launch::grid(wide, self.parts(), self.items, THREADS as u32);
         (format!("channel_norm_{name}_{odd}{}", float(dtype).suffix()), launch)
     }
 
     /// Expands one value per group to one per channel.
-    fn spread(self, item: usize, values: &[f32]) -> Vec<f32> {
+    fn per_channel(self, item: usize, values: &[f32]) -> Vec<f32> {
         let of = &values[item * self.groups..(item + 1) * self.groups];
-        of.iter().flat_map(|&v| std::iter::repeat_n(v, self.size())).collect()
+        of.iter().flat_map(|&v| std::iter::repeat_n(v, self.channels_per_group())).collect()
     }
 
     /// Per-channel sums of one item as the mean over each group's elements.
-    fn means(self, sums: &[f64]) -> impl Iterator<Item = f64> {
-        let n = (self.rows * self.size()) as f64;
-        sums.chunks(self.size()).map(move |group| group.iter().sum::<f64>() / n)
+    fn group_means(self, sums: &[f64]) -> impl Iterator<Item = f64> {
+        let n = (self.rows * self.channels_per_group()) as f64;
+        sums.chunks(self.channels_per_group()).map(move |group| group.iter().sum::<f64>() / n)
     }
 }
 
@@ -94,10 +94,10 @@ pub(super) fn moments(view: View, x: &[f32], mean: &mut [f32], variance: &mut [f
                 }
             },
         );
-        for (mean, m) in mean[item * view.groups..].iter_mut().zip(view.means(&sums)) {
+        for (mean, m) in mean[item * view.groups..].iter_mut().zip(view.group_means(&sums)) {
             *mean = m as f32;
         }
-        let m = view.spread(item, mean);
+        let m = view.per_channel(item, mean);
         let squares = row_sums::sums(
             view.rows,
             c,
@@ -108,7 +108,7 @@ pub(super) fn moments(view: View, x: &[f32], mean: &mut [f32], variance: &mut [f
                 }
             },
         );
-        for (variance, v) in variance[item * view.groups..].iter_mut().zip(view.means(&squares)) {
+        for (variance, v) in variance[item * view.groups..].iter_mut().zip(view.group_means(&squares)) {
             *variance = v as f32;
         }
     }
@@ -125,13 +125,13 @@ pub(super) fn apply(
     let c = view.channels;
     let spread: Vec<(Vec<f32>, Vec<f32>, Vec<f32>)> = (0..view.items)
         .map(|item| {
-            let mut scale = view.spread(item, inverse);
+            let mut scale = view.per_channel(item, inverse);
             let mut shift = vec![0.0; c];
             if let Some((weight, bias)) = affine {
                 scale.iter_mut().zip(weight).for_each(|(s, w)| *s *= w);
                 shift.copy_from_slice(bias);
             }
-            (view.spread(item, mean), scale, shift)
+            (view.per_channel(item, mean), scale, shift)
         })
         .collect();
     vector::each_row(
@@ -157,18 +157,19 @@ pub(super) fn queue_statistics(
     running: Option<([u64; 2], [u64; 2], f32)>,
 ) -> Result<(), Error> {
     let (name, launch) = view.pass("moments", io.dtype(0));
-    let args = args![space, io.input(0), view.rows, view.channels, view.across(), view.per()];
+    let args =
+        args![space, io.input(0), view.rows, view.channels, view.threads_per_row(), view.rows_per_part()];
     io.launch(&name, launch, &args)?;
     let (next, old, momentum) = running.unwrap_or_default();
     let args = args![
         mean,
         inverse,
         space,
-        view.all(),
+        view.statistics(),
         view.groups,
         view.rows,
         view.channels,
-        view.per(),
+        view.rows_per_part(),
         view.parts(),
         epsilon,
         next[0],
@@ -177,7 +178,7 @@ pub(super) fn queue_statistics(
         old[1],
         momentum
     ];
-    io.launch("channel_norm_statistics", Launch::line(view.all().div_ceil(4), 128), &args)
+    io.launch("channel_norm_statistics", Launch::line(view.statistics().div_ceil(4), 128), &args)
 }
 
 /// Queues `y`, from the addresses of weight, bias (0 for none), mean, inverse.
@@ -193,8 +194,8 @@ pub(super) fn queue_apply(io: &CudaIo<'_>, view: View, [w, b, mean, inverse]: [u
         view.rows,
         view.channels,
         view.groups,
-        view.across(),
-        view.per()
+        view.threads_per_row(),
+        view.rows_per_part()
     ];
     io.launch(&name, launch, &args)
 }
@@ -221,7 +222,7 @@ impl Op for Reapply {
     }
 }
 
-/// Which inputs and outputs a norm's backward pass has.
+/// Inputs and outputs of a norm's backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub input: bool,
@@ -229,7 +230,7 @@ pub(super) struct Wanted {
     /// Whether there is a weight, trained or not.
     pub affine: bool,
     /// Whether the statistics came from x, so that gradients flow through them.
-    pub flowing: bool,
+    pub through_statistics: bool,
 }
 
 /// Inputs: x, dy, mean, inverse, weight if there is one. Outputs: dx if wanted, dweight and dbias if wanted,
@@ -261,10 +262,11 @@ impl Op for Backward {
         let (x, dy, mean, inverse) = (io.f32(0), io.f32(1), io.f32(2), io.f32(3));
         let ones = vec![1.0; c];
         let weight = if wanted.affine { io.f32(4) } else { &ones };
-        let (m, s): (Vec<_>, Vec<_>) =
-            (0..view.items).map(|item| (view.spread(item, mean), view.spread(item, inverse))).unzip();
+        let (m, s): (Vec<_>, Vec<_>) = (0..view.items)
+            .map(|item| (view.per_channel(item, mean), view.per_channel(item, inverse)))
+            .unzip();
         // Per channel of every item: Σ dy and Σ dy h.
-        let sums: Vec<Vec<f64>> = if wanted.weights || wanted.flowing {
+        let sums: Vec<Vec<f64>> = if wanted.weights || wanted.through_statistics {
             let of_item = |item: usize| {
                 row_sums::sums(
                     rows,
@@ -296,13 +298,13 @@ impl Op for Backward {
             }
         }
         if wanted.input {
-            let mut means = vec![[0f32; 2]; view.all()];
-            if wanted.flowing {
+            let mut means = vec![[0f32; 2]; view.statistics()];
+            if wanted.through_statistics {
                 for (item, sums) in sums.iter().enumerate() {
                     for (which, sums) in sums.chunks(c).enumerate() {
                         let weighted: Vec<f64> =
                             sums.iter().zip(weight).map(|(s, &w)| s * f64::from(w)).collect();
-                        for (group, mean) in view.means(&weighted).enumerate() {
+                        for (group, mean) in view.group_means(&weighted).enumerate() {
                             means[item * view.groups + group][which] = mean as f32;
                         }
                     }
@@ -310,7 +312,7 @@ impl Op for Backward {
             }
             let (a, b): (Vec<f32>, Vec<f32>) = means.iter().map(|&[a, b]| (a, b)).unzip();
             let (a, b): (Vec<_>, Vec<_>) =
-                (0..view.items).map(|item| (view.spread(item, &a), view.spread(item, &b))).unzip();
+                (0..view.items).map(|item| (view.per_channel(item, &a), view.per_channel(item, &b))).unzip();
             vector::each_row(
                 io.accumulate(0),
                 c,
@@ -334,9 +336,20 @@ impl Op for Backward {
         let weight = if wanted.affine { io.input(4) } else { 0 };
         let (space, means) = (io.output(self.space_at()), io.output(self.space_at() + 1));
         let (rows, c, groups) = (view.rows, view.channels, view.groups);
-        if wanted.weights || wanted.flowing {
+        if wanted.weights || wanted.through_statistics {
             let (name, launch) = view.pass("products", io.dtype(0));
-            let args = args![space, x, dy, mean, inverse, rows, c, groups, view.across(), view.per()];
+            let args = args![
+                space,
+                x,
+                dy,
+                mean,
+                inverse,
+                rows,
+                c,
+                groups,
+                view.threads_per_row(),
+                view.rows_per_part()
+            ];
             io.launch(&name, launch, &args)?;
         }
         if wanted.weights {
@@ -349,10 +362,10 @@ impl Op for Backward {
             return Ok(());
         }
         let (mut sums, mut products) = (0, 0);
-        if wanted.flowing {
-            (sums, products) = (means, means + 4 * view.all() as u64);
-            let args = args![sums, products, space, weight, view.all(), groups, rows, c, view.parts()];
-            io.launch("channel_norm_means", Launch::line(view.all().div_ceil(4), 128), &args)?;
+        if wanted.through_statistics {
+            (sums, products) = (means, means + 4 * view.statistics() as u64);
+            let args = args![sums, products, space, weight, view.statistics(), groups, rows, c, view.parts()];
+            io.launch("channel_norm_means", Launch::line(view.statistics().div_ceil(4), 128), &args)?;
         }
         let (name, launch) = view.pass("input", io.dtype(0));
         let args = args![
@@ -368,8 +381,8 @@ impl Op for Backward {
             rows,
             c,
             groups,
-            view.across(),
-            view.per()
+            view.threads_per_row(),
+            view.rows_per_part()
         ];
         io.launch(&name, launch, &args)
     }
@@ -377,13 +390,13 @@ impl Op for Backward {
 
 /// Adds the backward pass of a norm whose inputs are x, then weight and bias if it is affine, and whose first three
 /// outputs are y, mean, inverse.
-pub(super) fn backward(g: &mut Gradients<'_>, view: View, affine: bool, flowing: bool) {
+pub(super) fn backward(g: &mut Gradients<'_>, view: View, affine: bool, through_statistics: bool) {
     let weights = affine && (g.wants(1) || g.wants(2));
     assert!(
         !weights || (g.wants(1) && g.wants(2)),
         "weight and bias of a norm must both be trained or both be frozen"
     );
-    let wanted = Wanted { input: g.wants(0), weights, affine, flowing };
+    let wanted = Wanted { input: g.wants(0), weights, affine, through_statistics };
     if !wanted.input && !weights {
         return;
     }
@@ -398,6 +411,6 @@ pub(super) fn backward(g: &mut Gradients<'_>, view: View, affine: bool, flowing:
     if weights {
         targets.extend([g.target(1), g.target(2)]);
     }
-    let space = [view.space(), Spec::constant([2 * view.all()], DType::F32)];
+    let space = [view.workspace(), Spec::constant([2 * view.statistics()], DType::F32)];
     g.push_with_workspace(Backward { view, wanted }, &inputs, &targets, &space);
 }

@@ -83,12 +83,12 @@ impl Convolution {
         if self.goes_down() { Pass::Up } else { Pass::Down }
     }
 
-    fn space(&self, pass: Pass, dtype: DType) -> Option<Spec> {
+    fn workspace(&self, pass: Pass, dtype: DType) -> Option<Spec> {
         let (elements, dtype) = match (self.tiled, pass) {
-            (false, _) => (columns::space(&self.geometry, dtype), dtype),
+            (false, _) => (columns::workspace_len(&self.geometry, dtype), dtype),
             (true, Pass::Down) => (0, dtype),
-            (true, Pass::Up) => (conv_tiles::up_space(&self.geometry), dtype),
-            (true, Pass::Weights) => (conv_tiles::weight_space(&self.geometry), DType::F32),
+            (true, Pass::Up) => (conv_tiles::up_workspace_len(&self.geometry), dtype),
+            (true, Pass::Weights) => (conv_tiles::weight_workspace_len(&self.geometry), DType::F32),
         };
         (elements > 0).then(|| Spec::constant([elements], dtype))
     }
@@ -160,8 +160,8 @@ impl Op for Forward {
     fn backward(&self, g: &mut Gradients<'_>) {
         let dy = g.result_gradient();
         let dtype = g.tape().info(dy).dtype;
-        let spaces = |pass: Pass| self.of.space(pass, dtype).into_iter().collect::<Vec<Spec>>();
-        // With tiles, the sums of dy come with the weight gradient, provided dy is on the weight's first side.
+        let spaces = |pass: Pass| self.of.workspace(pass, dtype).into_iter().collect::<Vec<Spec>>();
+        // With tiles, the weight gradient also computes the sums of dy, provided dy is on the weight's first side.
         let bias = self.addends.bias_at().filter(|&i| g.wants(i) && g.wants(1));
         let bias = bias.filter(|_| self.of.tiled && self.of.goes_down() && self.of.geometry.filters > 1);
         // First: a gradient passed on to an input that is convolved too becomes the base of its gradient.
@@ -288,7 +288,7 @@ pub(crate) fn convolve(
     }
     let slope = fused.input_slope.unwrap_or(1.0);
     assert!((0.0..=1.0).contains(&slope), "the slope of a leaky ReLU must be between 0 and 1, not {slope}");
-    // One tap on the input as it is: a plain matrix product.
+    // One tap on the unchanged input: a plain matrix product.
     let product = geometry.direct() && slope == 1.0;
     let fits =
         kind != ConvolutionKind::Conv2d && conv_tiles::fits(&geometry, kind == ConvolutionKind::Conv1d);
@@ -303,6 +303,6 @@ pub(crate) fn convolve(
     let (addends, more) = Addends::of(fused.bias, fused.per_item, fused.residual, fused.plus);
     let inputs: Vec<Value> = [x, weight].into_iter().chain(more).collect();
     let outputs: Vec<Spec> =
-        [Spec::new(out, dtype)].into_iter().chain(of.space(of.forward(), dtype)).collect();
+        [Spec::new(out, dtype)].into_iter().chain(of.workspace(of.forward(), dtype)).collect();
     tape.push(Forward { of, addends }, &inputs, &outputs)[0]
 }

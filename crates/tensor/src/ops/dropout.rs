@@ -144,7 +144,7 @@ impl Tape {
     /// `x` with a fraction `p` of its elements set to zero and the rest divided by `1 - p`. The mask changes with
     /// the step's seed (`Control::seed`); every call on a tape has a different mask.
     pub fn dropout(&mut self, x: Value, p: f32) -> Value {
-        match self.drawn(x, p) {
+        match self.dropout_mask(x, p) {
             Some(mask) => {
                 let control = self.engine_buffer(EngineBuffer::Control);
                 let spec = Spec::new(self.shape(x), float(self.info(x).dtype));
@@ -156,7 +156,7 @@ impl Tape {
 
     /// `residual + dropout(x)` in one pass over memory: the end of a transformer block.
     pub fn dropout_add(&mut self, x: Value, residual: Value, p: f32) -> Value {
-        let Some(mask) = self.drawn(x, p) else { return self.add(residual, x) };
+        let Some(mask) = self.dropout_mask(x, p) else { return self.add(residual, x) };
         let (info, other) = (self.info(x).clone(), self.info(residual));
         assert_eq!(
             (info.shape, info.dtype),
@@ -169,7 +169,7 @@ impl Tape {
         self.push_one(DropoutAdd(mask), &[x, control, residual], spec)
     }
 
-    fn drawn(&mut self, x: Value, p: f32) -> Option<DropoutMask> {
+    fn dropout_mask(&mut self, x: Value, p: f32) -> Option<DropoutMask> {
         assert!((0.0..1.0).contains(&p), "the dropout rate must be at least 0 and below 1, not {p}");
         // Taken even if nothing is dropped, so that the streams of later operations stay the same.
         let stream = self.next_stream();

@@ -163,8 +163,8 @@ impl Tape {
     /// Rows `ids[..]` of a table `[v, c]`, as `[.., c]` in the activation type; ids are i32 with at most three
     /// dimensions.
     ///
-    /// An id outside the table is an error on the CPU. On CUDA a running step cannot report errors, so it gives a
-    /// row of NaN, which makes the step not good; it never gives another row of the table.
+    /// An id outside the table is an error on the CPU. On CUDA a running step cannot report errors, so the result is a
+    /// row of NaN, which makes the step bad; it is never another row of the table.
     pub fn embedding(&mut self, table: Value, ids: Value) -> Value {
         let (rows, places) = (self.shape(table), self.shape(ids));
         assert_eq!(rows.rank(), 2, "an embedding table must be a matrix, not {rows}");

@@ -38,7 +38,7 @@ pub(crate) fn zero(tape: &mut Tape, value: Value) {
 }
 
 impl Tape {
-    /// Zeros in the activation type, without a gradient. Adding a position table to them gives the table alone.
+    /// Zeros in the activation type, without a gradient. Adding a position table to them gives the table itself.
     pub fn zeros(&mut self, shape: impl Into<Shape>) -> Value {
         let value = self.scratch(Spec::constant(shape, self.dtype()), false);
         zero(self, value);

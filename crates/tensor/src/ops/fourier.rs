@@ -38,9 +38,9 @@ impl Op for Fourier {
         let (x, bins, left) = (io.f32(0), self.0.bins(), (points - length) / 2);
         let (plan, _) = plans(points);
         let window: Vec<f32> = window.weights(length).map(|weight| weight as f32).collect();
-        let stretches =
+        let tasks =
             io.take(0).par_chunks_mut(FRAMES_PER_TASK * 2 * bins).zip(x.par_chunks(FRAMES_PER_TASK * length));
-        stretches.for_each(|(y, x)| {
+        tasks.for_each(|(y, x)| {
             let (mut samples, mut found) = (vec![0f32; points], plan.make_output_vec());
             let mut scratch = plan.make_scratch_vec();
             for (y, x) in y.chunks_exact_mut(2 * bins).zip(x.chunks_exact(length)) {
@@ -85,9 +85,9 @@ impl Op for FourierBackward {
         let window: Vec<f32> = window.weights(length).map(|weight| weight as f32).collect();
         let add = io.has_base(0);
         let dx = if add { io.accumulate(0) } else { io.take(0) };
-        let stretches =
+        let tasks =
             dx.par_chunks_mut(FRAMES_PER_TASK * length).zip(dy.par_chunks(FRAMES_PER_TASK * 2 * bins));
-        stretches.for_each(|(dx, dy)| {
+        tasks.for_each(|(dx, dy)| {
             let (mut samples, mut given) = (vec![0f32; points], plan.make_input_vec());
             let mut scratch = plan.make_scratch_vec();
             for (dx, dy) in dx.chunks_exact_mut(length).zip(dy.chunks_exact(2 * bins)) {

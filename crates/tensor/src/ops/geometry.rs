@@ -88,9 +88,9 @@ impl Geometry {
 
     /// The output split into pieces whose columns have about `bound` elements, and enough rows for an efficient
     /// product.
-    pub fn output_pieces(&self, bound: usize, least_rows: usize) -> Vec<Piece> {
+    pub fn output_pieces(&self, bound: usize, min_rows: usize) -> Vec<Piece> {
         let line = self.output[1] * self.row();
-        let lines = (bound / line).max(least_rows.div_ceil(self.output[1]));
+        let lines = (bound / line).max(min_rows.div_ceil(self.output[1]));
         if lines >= self.output[0] {
             return whole_items(self.batch, lines / self.output[0], self.output[0]);
         }
@@ -106,9 +106,9 @@ impl Geometry {
 
     /// The input split into pieces, each with the piece of the output that reads it. Neighbours share some of the
     /// output: those columns are computed twice, so that every input is summed in one pass.
-    pub fn input_pieces(&self, bound: usize, least_rows: usize) -> Vec<(Piece, Piece)> {
+    pub fn input_pieces(&self, bound: usize, min_rows: usize) -> Vec<(Piece, Piece)> {
         let line = self.output[1] * self.row();
-        let lines = (bound / line).max(least_rows.div_ceil(self.output[1]));
+        let lines = (bound / line).max(min_rows.div_ceil(self.output[1]));
         if lines >= self.output[0] {
             let per = lines / self.output[0];
             let (inputs, outputs) =
@@ -121,7 +121,7 @@ impl Geometry {
         for item in 0..self.batch {
             for from in (0..self.input[0]).step_by(lines) {
                 let lines = from..(from + lines).min(self.input[0]);
-                let reached = self.reached(&lines);
+                let reached = self.readers(&lines);
                 let items = item..item + 1;
                 pieces.push((Piece { items: items.clone(), lines }, Piece { items, lines: reached }));
             }
@@ -130,7 +130,7 @@ impl Geometry {
     }
 
     /// The output lines that read any of these input lines.
-    fn reached(&self, lines: &Range<usize>) -> Range<usize> {
+    fn readers(&self, lines: &Range<usize>) -> Range<usize> {
         let shared = self.dilation[0] * (self.kernel[0] - 1);
         let from = (lines.start + self.padding[0]).saturating_sub(shared).div_ceil(self.stride[0]);
         let to = (lines.end - 1 + self.padding[0]) / self.stride[0] + 1;

@@ -83,7 +83,7 @@ impl Tape {
         assert!(rows > 0, "a norm over time needs at least one time step");
         let view = View { items, rows, channels, groups };
         let statistic = Spec::constant([items, groups], DType::F32);
-        let outputs = [Spec::new(info.shape, info.dtype), statistic, statistic, view.space()];
+        let outputs = [Spec::new(info.shape, info.dtype), statistic, statistic, view.workspace()];
         let op = GroupNorm { view, affine: inputs.len() > 1, epsilon };
         self.push(op, inputs, &outputs)[0]
     }

@@ -30,7 +30,7 @@ fn length(lengths: Option<&[i32]>, item: usize, time: usize) -> usize {
 }
 
 impl TimeSum {
-    fn space(&self) -> Spec {
+    fn workspace(&self) -> Spec {
         let [batch, time, c] = [self.shape.dim(0), self.shape.dim(1), self.shape.last()];
         Spec::constant([batch * splits(time) * c], DType::F32)
     }
@@ -76,7 +76,7 @@ impl Op for TimeSum {
         let lengths = if self.lengths { io.input(self.lengths_at()) } else { 0 };
         let parts = io.output(1);
         let each = args![parts, io.input(0), y, lengths, time, c, time.div_ceil(count)];
-        let name = format!("time_sum_stretches_{dtype}");
+        let name = format!("time_sum_chunks_{dtype}");
         io.launch(&name, Launch::grid(c.div_ceil(64), count, batch, 256), &each)?;
         let mean = i32::from(self.mean);
         let all = args![io.output(0), io.base(0), parts, lengths, time, c, count, batch * c, mean];
@@ -152,7 +152,7 @@ pub(crate) fn gather(
 pub(crate) fn sum(g: &mut Gradients<'_>, shape: Shape, x: Value, y: Option<Value>, target: Target) {
     let op = TimeSum { shape, product: y.is_some(), lengths: false, mean: false };
     let inputs: Vec<Value> = [x].into_iter().chain(y).collect();
-    g.push_with_workspace(op, &inputs, &[target], &[op.space()]);
+    g.push_with_workspace(op, &inputs, &[target], &[op.workspace()]);
 }
 
 impl Tape {
@@ -170,6 +170,6 @@ impl Tape {
         let op = TimeSum { shape: info.shape, product: false, lengths: lengths.is_some(), mean: true };
         let inputs: Vec<Value> = [x].into_iter().chain(lengths).collect();
         let out = Spec::new([info.shape.dim(0), info.shape.last()], float(info.dtype));
-        self.push(op, &inputs, &[out, op.space()])[0]
+        self.push(op, &inputs, &[out, op.workspace()])[0]
     }
 }

@@ -74,7 +74,7 @@ fn sums_are_the_serial_sum_bit_for_bit_on_every_replica() {
 }
 
 #[test]
-fn a_thousand_rounds_of_calls() {
+fn a_thousand_rounds_of_calls_succeed() {
     let results = together(5, |replica| {
         for round in 0..1000 {
             let len = round % 97;

@@ -12,13 +12,13 @@ use myxtts_tensor::cuda::compile::{Arch, CompileError, compile};
 use myxtts_tensor::cuda::library::{self, Library};
 use myxtts_tensor::kernels::{self, SOURCES};
 
-const SERVED: [Arch; 4] = [Arch::new(7, 5), Arch::new(8, 0), Arch::new(8, 9), Arch::new(9, 0)];
+const SUPPORTED: [Arch; 4] = [Arch::new(7, 5), Arch::new(8, 0), Arch::new(8, 9), Arch::new(9, 0)];
 const SM_80: Arch = Arch::new(8, 0);
 
 const GOOD: &str = "extern \"C\" __global__ void twice(float* x) { x[threadIdx.x] *= 2.f; }\n";
 
 fn has_nvrtc() -> bool {
-    static SAID: Once = Once::new();
+    static REPORTED: Once = Once::new();
     match library::require(Library::Nvrtc) {
         Ok(()) => true,
         Err(missing) if std::env::var_os("MYXTTS_REQUIRE_NVRTC").is_some_and(|value| value == "1") => {
@@ -26,7 +26,7 @@ fn has_nvrtc() -> bool {
         }
         Err(missing) => {
             // Not eprintln: the test runner captures what a passing test prints.
-            SAID.call_once(|| _ = writeln!(std::io::stderr(), "kernels: skipped, {missing}"));
+            REPORTED.call_once(|| _ = writeln!(std::io::stderr(), "kernels: skipped, {missing}"));
             false
         }
     }
@@ -54,7 +54,7 @@ fn every_kernel_compiles_for_every_supported_architecture() {
     }
     let folder = tempfile::tempdir().unwrap();
     let cache = KernelCache::in_folder(folder.path());
-    for arch in SERVED {
+    for arch in SUPPORTED {
         let compiled = cache.compile_all(SOURCES, arch).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(compiled.len(), SOURCES.len());
         for ((name, _), compiled) in SOURCES.iter().zip(compiled) {
@@ -63,8 +63,8 @@ fn every_kernel_compiles_for_every_supported_architecture() {
         }
     }
     // One entry each, and nothing else.
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), SOURCES.len() * SERVED.len());
-    assert!(cache.compile_all(SOURCES, SERVED[0]).unwrap().iter().all(|compiled| compiled.from_cache));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), SOURCES.len() * SUPPORTED.len());
+    assert!(cache.compile_all(SOURCES, SUPPORTED[0]).unwrap().iter().all(|compiled| compiled.from_cache));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn an_unknown_architecture_is_named() {
     assert!(matches!(error, CompileError::Arch { .. }), "{error:?}");
     assert!(error.to_string().contains("does not compile for sm_30, only for "), "{error}");
     assert_eq!(Arch::for_device(9, 0).unwrap(), Arch::new(9, 0));
-    // Code for 9.0 would run on a 9.9, should there ever be one.
+    // Code for 9.0 would run on a 9.9, if it existed.
     assert_eq!(Arch::for_device(9, 9).unwrap(), Arch::new(9, 0));
     assert!(Arch::for_device(3, 0).is_err());
 }
@@ -124,7 +124,7 @@ fn a_second_compilation_comes_from_the_cache_without_the_compiler() {
 
     // A forged entry, which the compiler could not have produced.
     let entry = cache.entry(GOOD, "good.cu", SM_80).unwrap().unwrap();
-    let forged = b"not what NVRTC makes";
+    let forged = b"not an output of NVRTC";
     let begin = fs::read(&entry).unwrap()[..8].to_vec();
     fs::write(&entry, [&begin[..], blake3::hash(forged).as_bytes(), forged].concat()).unwrap();
     assert_eq!(cache.compile(GOOD, "good.cu", SM_80).unwrap().cubin, forged);
@@ -182,7 +182,7 @@ fn an_unwritable_folder_only_disables_the_cache() {
 /// A kernel that does not wait in `enter` could read what the previous kernel has not written yet. `enter_later`
 /// marks a kernel that loads weights first.
 #[test]
-fn every_kernel_enters_first() {
+fn every_kernel_starts_with_enter() {
     let mut kernels = 0;
     for (name, text) in SOURCES {
         for kernel in text.split("__global__").skip(1) {

@@ -116,7 +116,7 @@ impl Build<'_> {
     }
 }
 
-struct Built {
+struct BuiltCase {
     tape: Tape,
     inputs: Vec<(Value, Data)>,
     outputs: Vec<Value>,
@@ -125,7 +125,7 @@ struct Built {
 }
 
 /// The case with a loss that weights every output at random, and gradients.
-fn built(case: &Case, round: u64, precision: Precision) -> Built {
+fn build_case(case: &Case, round: u64, precision: Precision) -> BuiltCase {
     let mut tape = Tape::new(Arc::new(Layout::empty()), precision);
     let mut build = Build { tape: &mut tape, random: Stream::new(round * 7919 + 17), inputs: Vec::new() };
     let outputs = (case.build)(&mut build);
@@ -154,10 +154,10 @@ fn built(case: &Case, round: u64, precision: Precision) -> Built {
         }
     }
     outputs.iter().for_each(|&o| tape.keep(o));
-    Built { tape, inputs, outputs, gradients, loss }
+    BuiltCase { tape, inputs, outputs, gradients, loss }
 }
 
-struct Ran {
+struct CaseRun {
     engine: Engine,
     program: Program,
     inputs: Vec<(Value, Data)>,
@@ -172,11 +172,11 @@ fn control() -> Control {
     Control { seed: 0x1234_5678_9abc, ..Control::default() }
 }
 
-fn ran(device: Device, built: Built, round_inputs: bool) -> Ran {
+fn run_case(device: Device, built: BuiltCase, round_inputs: bool) -> CaseRun {
     let precision = if built.tape.dtype() == DType::Bf16 { Precision::Bf16 } else { Precision::F32 };
     let mut engine =
         Engine::new(device, Arc::new(Layout::empty()), precision, EngineOptions::default()).unwrap();
-    let Built { tape, mut inputs, outputs, gradients, loss } = built;
+    let BuiltCase { tape, mut inputs, outputs, gradients, loss } = built;
     let mut program = engine.load(tape).unwrap();
     for (value, data) in &mut inputs {
         match data {
@@ -198,7 +198,7 @@ fn ran(device: Device, built: Built, round_inputs: bool) -> Ran {
     let grads = gradients.iter().map(|(_, g)| floats(*g)).collect();
     let loss = floats(loss)[0];
     let variables = gradients.iter().map(|(v, _)| *v).collect();
-    Ran { engine, program, inputs, variables, loss, outputs, gradients: grads }
+    CaseRun { engine, program, inputs, variables, loss, outputs, gradients: grads }
 }
 
 fn relative(a: &[f32], b: &[f32]) -> f64 {
@@ -211,16 +211,16 @@ fn relative(a: &[f32], b: &[f32]) -> f64 {
     apart / size.max(0.1 * (b.len() as f64).sqrt())
 }
 
-fn loss_at(ran: &mut Ran, value: Value, data: &[f32], loss: Value) -> f64 {
+fn loss_at(ran: &mut CaseRun, value: Value, data: &[f32], loss: Value) -> f64 {
     ran.engine.write(&ran.program, value, data).unwrap();
     ran.engine.run(&mut ran.program, &control()).unwrap();
     f64::from(ran.engine.read(&ran.program, loss).unwrap()[0])
 }
 
 fn check_gradients(case: &Case, round: u64) {
-    let built = built(case, round, Precision::F32);
+    let built = build_case(case, round, Precision::F32);
     let loss = built.loss;
-    let mut ran = ran(Device::Cpu, built, false);
+    let mut ran = run_case(Device::Cpu, built, false);
     assert!(ran.loss.is_finite(), "{}: the loss is {}", case.name, ran.loss);
     assert!(!ran.variables.is_empty(), "{}: no gradient flows to any input", case.name);
     let mut random = Stream::new(round + 99);
@@ -253,7 +253,7 @@ fn check_gradients(case: &Case, round: u64) {
             let allowed = 1e-2 * found.abs().max(said.abs()).max(size) + noise;
             assert!(
                 (found - said).abs() <= allowed,
-                "{} round {round}: finite differences give {found:.6}, the gradient {said:.6} (allowed {allowed:.2e})",
+                "{} round {round}: finite differences: {found:.6}, gradient: {said:.6} (allowed {allowed:.2e})",
                 case.name
             );
         }
@@ -263,8 +263,8 @@ fn check_gradients(case: &Case, round: u64) {
 
 fn check_device(case: &Case, round: u64, precision: Precision, worst: &mut f64) {
     let rounded = precision == Precision::Bf16;
-    let cpu = ran(Device::Cpu, built(case, round, Precision::F32), rounded);
-    let gpu = ran(Device::Cuda(0), built(case, round, precision), rounded);
+    let cpu = run_case(Device::Cpu, build_case(case, round, Precision::F32), rounded);
+    let gpu = run_case(Device::Cuda(0), build_case(case, round, precision), rounded);
     let tolerance = if rounded { case.bf16 } else { case.f32 };
     let pairs = gpu.outputs.iter().zip(&cpu.outputs).map(|p| ("result", p));
     for (what, (a, b)) in pairs.chain(gpu.gradients.iter().zip(&cpu.gradients).map(|p| ("gradient", p))) {
@@ -280,7 +280,7 @@ fn check_device(case: &Case, round: u64, precision: Precision, worst: &mut f64) 
 }
 
 /// Names of all operations, read from the source.
-fn named() -> BTreeSet<String> {
+fn operation_names() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/ops");
     let mut folders = vec![folder];
@@ -314,13 +314,13 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("tell", "training"),
 ];
 
-fn only() -> Option<String> {
+fn case_filter() -> Option<String> {
     std::env::var("MYXTTS_CASE").ok()
 }
 
 fn cases() -> Vec<Case> {
     let all = ops::cases();
-    match only() {
+    match case_filter() {
         Some(name) => all.into_iter().filter(|c| c.name.contains(&name)).collect(),
         None => all,
     }
@@ -331,13 +331,13 @@ fn every_operation_has_a_case() {
     let mut covered: BTreeSet<String> = ELSEWHERE.iter().map(|(name, _)| (*name).to_owned()).collect();
     for case in ops::cases() {
         for round in 0..case.rounds {
-            let built = built(&case, round, Precision::F32);
+            let built = build_case(&case, round, Precision::F32);
             covered.extend(built.tape.nodes().iter().map(|n| n.op.name().to_owned()));
         }
     }
-    let missing: Vec<String> = named().difference(&covered).cloned().collect();
+    let missing: Vec<String> = operation_names().difference(&covered).cloned().collect();
     assert!(missing.is_empty(), "no case covers {missing:?}");
-    assert!(named().len() > 5, "the source was not read");
+    assert!(operation_names().len() > 5, "the source was not read");
 }
 
 #[test]

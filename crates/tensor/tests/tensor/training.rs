@@ -25,13 +25,13 @@ fn engine_on(gpt: &Gpt, device: Device, precision: Precision, mode: Mode, stream
     Engine::new(device, Arc::clone(&gpt.layout), precision, options).unwrap()
 }
 
-fn averaged() -> Build {
+fn with_average() -> Build {
     Build { adam: AdamW { average: true, ..AdamW::default() }, ..Build::default() }
 }
 
 /// Sequences with a rule, so that there is something to learn: each id follows from the previous one. One in five
 /// targets is random, so that the loss has a floor above zero and losses can be compared.
-fn sentences(sizes: Sizes, batch: u64) -> (Vec<i32>, Vec<i32>) {
+fn training_batch(sizes: Sizes, batch: u64) -> (Vec<i32>, Vec<i32>) {
     let mut random = Stream::new(1000 + batch);
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
     for _ in 0..sizes.batch {
@@ -56,7 +56,7 @@ fn control(step: u64) -> Control {
 }
 
 /// All state a step may change.
-fn everything(engine: &Engine) -> Vec<Vec<u32>> {
+fn all_state(engine: &Engine) -> Vec<Vec<u32>> {
     let mut all: Vec<Vec<u32>> = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average]
         .map(|arena| engine.read_arena(arena).unwrap().iter().map(|x| x.to_bits()).collect())
         .to_vec();
@@ -82,17 +82,17 @@ fn train_with(gpt: &Gpt, mut engine: Engine, build: Build, steps: u64) -> (Vec<f
     let mut program = engine.load(tape).unwrap();
     let mut losses = Vec::new();
     for i in 0..steps {
-        feed(&engine, &program, step, &sentences(SMALL, i));
+        feed(&engine, &program, step, &training_batch(SMALL, i));
         let report = engine.run(&mut program, &control(i)).unwrap();
         assert!(report.good && report.steps == i + 1, "{report:?}");
         losses.push(report.loss);
     }
-    (losses, everything(&engine))
+    (losses, all_state(&engine))
 }
 
 #[test]
 fn a_small_gpt_learns_on_the_cpu() {
-    let (losses, _) = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 100);
+    let (losses, _) = train(Device::Cpu, Precision::F32, Mode::Captured, with_average(), 100);
     assert!(losses[0] > 3.5 && losses[99] < 0.85 * losses[0], "{losses:?}");
 }
 
@@ -104,9 +104,9 @@ fn an_exploded_gradient_is_dropped() {
         let moved = |clip: f32| {
             let gpt = Gpt::new(SMALL);
             let mut engine = engine(&gpt, device, Precision::F32, Mode::Captured);
-            let (tape, step) = gpt.step(Precision::F32, averaged());
+            let (tape, step) = gpt.step(Precision::F32, with_average());
             let mut program = engine.load(tape).unwrap();
-            feed(&engine, &program, step, &sentences(SMALL, 0));
+            feed(&engine, &program, step, &training_batch(SMALL, 0));
             let report = engine.run(&mut program, &Control { clip, ..control(0) }).unwrap();
             assert!(report.good && report.steps == 1, "{device}: {report:?}");
             let moments = engine.read_arena(Arena::Moment1).unwrap();
@@ -120,13 +120,13 @@ fn an_exploded_gradient_is_dropped() {
 
 #[test]
 fn checked_mode_changes_no_bit_and_names_the_first_nonfinite_output() {
-    let plain = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 3);
-    assert!(plain == train(Device::Cpu, Precision::F32, Mode::Checked, averaged(), 3));
+    let plain = train(Device::Cpu, Precision::F32, Mode::Captured, with_average(), 3);
+    assert!(plain == train(Device::Cpu, Precision::F32, Mode::Checked, with_average(), 3));
     let gpt = Gpt::new(SMALL);
     let mut engine = engine(&gpt, Device::Cpu, Precision::F32, Mode::Checked);
-    let (tape, step) = gpt.step(Precision::F32, averaged());
+    let (tape, step) = gpt.step(Precision::F32, with_average());
     let mut program = engine.load(tape).unwrap();
-    feed(&engine, &program, step, &sentences(SMALL, 0));
+    feed(&engine, &program, step, &training_batch(SMALL, 0));
     assert!(engine.run(&mut program, &control(0)).unwrap().good);
     assert_eq!(engine.take_first_nonfinite(), None, "a good step has no NaN or Inf");
     // Set weights to NaN: the first operation that reads them is named.
@@ -143,9 +143,9 @@ fn checked_mode_changes_no_bit_and_names_the_first_nonfinite_output() {
 
 #[test]
 fn recomputation_changes_no_bit() {
-    let plain = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 4);
-    let cheap = Build { recompute: Recompute::Cheap, ..averaged() };
-    let blocks = Build { checkpoint: true, ..averaged() };
+    let plain = train(Device::Cpu, Precision::F32, Mode::Captured, with_average(), 4);
+    let cheap = Build { recompute: Recompute::Cheap, ..with_average() };
+    let blocks = Build { checkpoint: true, ..with_average() };
     for build in [cheap, blocks, Build { checkpoint: true, ..cheap }] {
         assert!(plain == train(Device::Cpu, Precision::F32, Mode::Captured, build, 4), "{build:?}");
     }
@@ -155,16 +155,16 @@ fn recomputation_changes_no_bit() {
 fn recomputation_saves_memory() {
     let gpt = Gpt::new(Sizes { layers: 6, ..SMALL });
     let bytes = |build: Build| memory::MemoryPlan::new(&gpt.step(Precision::F32, build).0).scratch_bytes;
-    let plain = bytes(averaged());
-    let cheap = bytes(Build { recompute: Recompute::Cheap, ..averaged() });
-    let blocks = bytes(Build { checkpoint: true, ..averaged() });
+    let plain = bytes(with_average());
+    let cheap = bytes(Build { recompute: Recompute::Cheap, ..with_average() });
+    let blocks = bytes(Build { checkpoint: true, ..with_average() });
     assert!(cheap < plain && blocks < cheap, "{plain} {cheap} {blocks}");
 }
 
 #[test]
 fn the_plan_is_close_to_the_lower_bound() {
     let gpt = Gpt::new(Sizes { layers: 8, ..SMALL });
-    for build in [averaged(), Build { recompute: Recompute::Cheap, ..averaged() }] {
+    for build in [with_average(), Build { recompute: Recompute::Cheap, ..with_average() }] {
         let plan = memory::MemoryPlan::new(&gpt.step(Precision::F32, build).0);
         let waste = plan.scratch_bytes as f64 / plan.alive_bytes as f64;
         assert!((1.0..1.1).contains(&waste), "{plan:?}");
@@ -175,17 +175,17 @@ fn the_plan_is_close_to_the_lower_bound() {
 fn accumulated_steps_equal_one_step_on_the_whole_batch() {
     let whole = Gpt::new(SMALL);
     let part = Gpt::new(Sizes { batch: SMALL.batch / 2, ..SMALL });
-    let data = sentences(SMALL, 0);
+    let data = training_batch(SMALL, 0);
     let (mut one, mut two) = (
         engine(&whole, Device::Cpu, Precision::F32, Mode::Captured),
         engine(&part, Device::Cpu, Precision::F32, Mode::Captured),
     );
-    let (tape, step) = whole.step(Precision::F32, averaged());
+    let (tape, step) = whole.step(Precision::F32, with_average());
     let mut program = one.load(tape).unwrap();
     feed(&one, &program, step, &data);
     let report = one.run(&mut program, &control(0)).unwrap();
     let half = data.0.len() / 2;
-    let builds = [Build { no_update: true, ..averaged() }, Build { accumulate: true, ..averaged() }];
+    let builds = [Build { no_update: true, ..with_average() }, Build { accumulate: true, ..with_average() }];
     let mut losses = 0.0;
     for (i, build) in builds.into_iter().enumerate() {
         let (tape, step) = part.step(Precision::F32, build);
@@ -210,9 +210,9 @@ fn replicas_equal_one_device_with_the_summed_batch() {
     for world in [2, 3, 4] {
         let whole = Gpt::new(Sizes { batch: 12, ..SMALL });
         let part = Gpt::new(Sizes { batch: 12 / world, ..SMALL });
-        let data = sentences(whole.sizes, 5);
+        let data = training_batch(whole.sizes, 5);
         let mut one = engine(&whole, Device::Cpu, Precision::F32, Mode::Captured);
-        let (tape, step) = whole.step(Precision::F32, averaged());
+        let (tape, step) = whole.step(Precision::F32, with_average());
         let mut program = one.load(tape).unwrap();
         feed(&one, &program, step, &data);
         one.run(&mut program, &control(0)).unwrap();
@@ -226,7 +226,7 @@ fn replicas_equal_one_device_with_the_summed_batch() {
                         let mut engine = engine(part, Device::Cpu, Precision::F32, Mode::Captured);
                         engine.join(Arc::new(replica));
                         let (tape, step) =
-                            part.step(Precision::F32, Build { reduce: Some(20_000), ..averaged() });
+                            part.step(Precision::F32, Build { reduce: Some(20_000), ..with_average() });
                         let mut program = engine.load(tape).unwrap();
                         let n = data.0.len() / world;
                         let range = rank * n..(rank + 1) * n;
@@ -246,7 +246,7 @@ fn replicas_equal_one_device_with_the_summed_batch() {
         });
         for engine in &engines {
             close(&one, engine, 1e-5);
-            assert!(everything(engine) == everything(&engines[0]), "replicas must hold the same bits");
+            assert!(all_state(engine) == all_state(&engines[0]), "replicas must hold the same bits");
         }
     }
 }
@@ -299,19 +299,19 @@ impl Op for Poison {
 fn poisoned(device: Device, precision: Precision) {
     let gpt = Gpt::new(SMALL);
     let mut engine = engine(&gpt, device, precision, Mode::Captured);
-    let (tape, step) = gpt.step(precision, averaged());
+    let (tape, step) = gpt.step(precision, with_average());
     let mut program = engine.load(tape).unwrap();
     for i in 0..3 {
-        feed(&engine, &program, step, &sentences(SMALL, i));
+        feed(&engine, &program, step, &training_batch(SMALL, i));
         engine.run(&mut program, &control(i)).unwrap();
     }
-    let before = everything(&engine);
+    let before = all_state(&engine);
     let mut places = 0;
     loop {
         let mut count = 0;
         for backward in [false, true] {
             count = 0;
-            let (tape, step) = gpt.step_with(precision, averaged(), &mut |tape, value| {
+            let (tape, step) = gpt.step_with(precision, with_average(), &mut |tape, value| {
                 count += 1;
                 if count - 1 != places {
                     return value;
@@ -324,14 +324,14 @@ fn poisoned(device: Device, precision: Precision) {
                 break;
             }
             let mut bad = engine.load(tape).unwrap();
-            feed(&engine, &bad, step, &sentences(SMALL, 3));
+            feed(&engine, &bad, step, &training_batch(SMALL, 3));
             // The second run is the captured one.
             for _ in 0..2 {
                 let report = engine.run(&mut bad, &control(3)).unwrap();
                 assert!(!report.good && report.steps == 3, "position {places}: {report:?}");
             }
             assert!(
-                everything(&engine) == before,
+                all_state(&engine) == before,
                 "a NaN at position {places} (backward: {backward}) changed the state"
             );
         }
@@ -343,9 +343,9 @@ fn poisoned(device: Device, precision: Precision) {
     assert!(places >= 14, "only {places} positions");
     println!("{} positions, state unchanged", 2 * places);
     // Training continues.
-    feed(&engine, &program, step, &sentences(SMALL, 3));
+    feed(&engine, &program, step, &training_batch(SMALL, 3));
     assert!(engine.run(&mut program, &control(3)).unwrap().good);
-    assert!(everything(&engine) != before);
+    assert!(all_state(&engine) != before);
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_nan_anywhere_changes_no_state() {
 fn a_run_resumes_from_its_arenas_bit_for_bit() {
     let gpt = Gpt::new(SMALL);
     let mut first = engine(&gpt, Device::Cpu, Precision::F32, Mode::Captured);
-    let (tape, step) = gpt.step(Precision::F32, averaged());
+    let (tape, step) = gpt.step(Precision::F32, with_average());
     let mut program = first.load(tape).unwrap();
     for i in 0..6 {
         if i == 3 {
@@ -371,20 +371,20 @@ fn a_run_resumes_from_its_arenas_bit_for_bit() {
                 second.write_arena(*arena, data).unwrap();
             }
             second.set_state(EngineState { steps }).unwrap();
-            let (tape, step) = gpt.step(Precision::F32, averaged());
+            let (tape, step) = gpt.step(Precision::F32, with_average());
             let mut other = second.load(tape).unwrap();
             for j in 3..6 {
-                feed(&second, &other, step, &sentences(SMALL, j));
+                feed(&second, &other, step, &training_batch(SMALL, j));
                 second.run(&mut other, &control(j)).unwrap();
             }
             for j in 3..6 {
-                feed(&first, &program, step, &sentences(SMALL, j));
+                feed(&first, &program, step, &training_batch(SMALL, j));
                 first.run(&mut program, &control(j)).unwrap();
             }
-            assert!(everything(&first) == everything(&second));
+            assert!(all_state(&first) == all_state(&second));
             return;
         }
-        feed(&first, &program, step, &sentences(SMALL, i));
+        feed(&first, &program, step, &training_batch(SMALL, i));
         first.run(&mut program, &control(i)).unwrap();
     }
 }
@@ -449,7 +449,7 @@ fn running_out_of_memory_reports_the_plan() {
     let Some(_gpu) = gpu::present("what_does_not_fit_is_an_error_with_the_plan") else { return };
     let gpt = Gpt::new(Sizes { batch: 4096, time: 4096, layers: 8, ..SMALL });
     let mut engine = engine(&gpt, Device::Cuda(0), Precision::Bf16, Mode::Captured);
-    let (tape, _) = gpt.step(Precision::Bf16, averaged());
+    let (tape, _) = gpt.step(Precision::Bf16, with_average());
     match engine.load(tape) {
         Err(Error::OutOfMemory { need, free, .. }) => assert!(need.total() > free),
         other => panic!("{other:?}"),
@@ -460,16 +460,16 @@ fn running_out_of_memory_reports_the_plan() {
 fn captured_steps_equal_eager_ones_bit_for_bit() {
     let Some(_gpu) = gpu::present("recorded_steps_equal_eager_ones_bit_for_bit") else { return };
     for precision in [Precision::F32, Precision::Bf16] {
-        let captured = train(Device::Cuda(0), precision, Mode::Captured, averaged(), 50);
-        let again = train(Device::Cuda(0), precision, Mode::Captured, averaged(), 50);
+        let captured = train(Device::Cuda(0), precision, Mode::Captured, with_average(), 50);
+        let again = train(Device::Cuda(0), precision, Mode::Captured, with_average(), 50);
         assert!(captured == again, "two runs of 50 steps in {precision:?} differ");
-        let eager = train(Device::Cuda(0), precision, Mode::Eager, averaged(), 50);
+        let eager = train(Device::Cuda(0), precision, Mode::Eager, with_average(), 50);
         assert!(captured == eager, "eager and captured steps in {precision:?} differ");
         for mode in [Mode::Captured, Mode::Eager] {
             let gpt = Gpt::new(SMALL);
             let engine = engine_on(&gpt, Device::Cuda(0), precision, mode, Streams::Two);
             assert!(
-                captured == train_with(&gpt, engine, averaged(), 50),
+                captured == train_with(&gpt, engine, with_average(), 50),
                 "two streams differ in {precision:?}"
             );
         }
@@ -493,9 +493,9 @@ fn busy_time_counts_every_run_once() {
     let gpt = Gpt::new(SMALL);
     let mut engine = engine(&gpt, Device::Cuda(0), Precision::F32, Mode::Captured);
     assert_eq!(engine.busy(), Some(Duration::ZERO));
-    let (tape, step) = gpt.step(Precision::F32, averaged());
+    let (tape, step) = gpt.step(Precision::F32, with_average());
     let mut program = engine.load(tape).unwrap();
-    feed(&engine, &program, step, &sentences(SMALL, 0));
+    feed(&engine, &program, step, &training_batch(SMALL, 0));
     let began = Instant::now();
     let mut last = engine.submit(&mut program, &control(0)).unwrap();
     engine.wait(last).unwrap();
@@ -512,11 +512,11 @@ fn busy_time_counts_every_run_once() {
 }
 
 #[test]
-fn bf16_learns_as_f32_does() {
-    let Some(_gpu) = gpu::present("bf16_learns_as_f32_does") else { return };
+fn bf16_training_reaches_the_loss_of_f32() {
+    let Some(_gpu) = gpu::present("bf16_training_reaches_the_loss_of_f32") else { return };
     let tail = |losses: &[f32]| losses[losses.len() - 50..].iter().sum::<f32>() / 50.0;
-    let single = tail(&train(Device::Cuda(0), Precision::F32, Mode::Captured, averaged(), 500).0);
-    let half = tail(&train(Device::Cuda(0), Precision::Bf16, Mode::Captured, averaged(), 500).0);
+    let single = tail(&train(Device::Cuda(0), Precision::F32, Mode::Captured, with_average(), 500).0);
+    let half = tail(&train(Device::Cuda(0), Precision::Bf16, Mode::Captured, with_average(), 500).0);
     println!("mean loss of the last 50 of 500 steps: f32 {single:.5}, bf16 {half:.5}");
     assert!((single - half).abs() < 0.01 * single, "f32 {single}, bf16 {half}");
 }
@@ -529,10 +529,10 @@ fn a_nan_anywhere_on_the_device_changes_no_state() {
 }
 
 #[test]
-fn the_device_learns_what_the_cpu_learns() {
-    let Some(_gpu) = gpu::present("the_device_learns_what_the_cpu_learns") else { return };
-    let (cpu, _) = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 20);
-    let (gpu, _) = train(Device::Cuda(0), Precision::F32, Mode::Captured, averaged(), 20);
+fn training_on_the_device_matches_the_cpu() {
+    let Some(_gpu) = gpu::present("training_on_the_device_matches_the_cpu") else { return };
+    let (cpu, _) = train(Device::Cpu, Precision::F32, Mode::Captured, with_average(), 20);
+    let (gpu, _) = train(Device::Cuda(0), Precision::F32, Mode::Captured, with_average(), 20);
     for (a, b) in cpu.iter().zip(&gpu) {
         assert!((a - b).abs() < 1e-3 * a, "{cpu:?}\n{gpu:?}");
     }
@@ -541,8 +541,8 @@ fn the_device_learns_what_the_cpu_learns() {
 #[test]
 fn nccl_reduces_inside_a_captured_step() {
     let Some(_gpu) = gpu::present("nccl_reduces_inside_a_recorded_step") else { return };
-    let build = Build { reduce: Some(40_000), ..averaged() };
-    let alone = train(Device::Cuda(0), Precision::Bf16, Mode::Captured, averaged(), 5);
+    let build = Build { reduce: Some(40_000), ..with_average() };
+    let alone = train(Device::Cuda(0), Precision::Bf16, Mode::Captured, with_average(), 5);
     let gpt = Gpt::new(SMALL);
     let mut engine = engine(&gpt, Device::Cuda(0), Precision::Bf16, Mode::Captured);
     let nccl = myxtts_tensor::cuda::nccl::Nccl::load().unwrap();
@@ -550,9 +550,9 @@ fn nccl_reduces_inside_a_captured_step() {
     let (tape, step) = gpt.step(Precision::Bf16, build);
     let mut program = engine.load(tape).unwrap();
     for i in 0..5 {
-        feed(&engine, &program, step, &sentences(SMALL, i));
+        feed(&engine, &program, step, &training_batch(SMALL, i));
         engine.run(&mut program, &control(i)).unwrap();
     }
     assert!(program.captured_nodes().is_some());
-    assert!(everything(&engine) == alone.1, "a group of one must change nothing");
+    assert!(all_state(&engine) == alone.1, "a group of one must change nothing");
 }

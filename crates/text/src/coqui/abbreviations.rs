@@ -7,7 +7,7 @@ use regex::{Regex, RegexBuilder};
 
 use super::python::is_boundary;
 
-/// (language, abbreviation without its dot, reading). The order matters: "dr" goes before "drs".
+/// (language, abbreviation without its dot, reading). The order matters: "dr" must come before "drs".
 const TABLE: &[(&str, &[(&str, &str)])] = &[
     (
         "en",

@@ -1,5 +1,5 @@
-//! English abbreviations, in three tables: expanded everywhere, only as a capitalised title before a name, and only before a
-//! number.
+//! English abbreviations, in three tables: expanded everywhere, only as a capitalised title before a name, and only
+//! before a number.
 
 use super::words::{cardinal, ordinal};
 use crate::rewrite::{Found, pattern, rewrite};
@@ -121,8 +121,8 @@ fn saints_and_streets(text: &str) -> String {
             word[start..].chars().next().is_some_and(char::is_uppercase)
                 && !word.ends_with(['.', ',', '!', '?'])
         };
-        // "12 Main St. Boston": a number before the name makes it an address. Only the last words are examined; otherwise a
-        // text consisting of streets would take quadratic time.
+        // "12 Main St. Boston": a number before the name makes it an address. Only the last words are examined;
+        // otherwise a text consisting of streets would take quadratic time.
         let nearby = found.before.char_indices().rev().nth(60).map_or(0, |(at, _)| at);
         let address =
             pattern!(r"[0-9]+(?:st|nd|rd|th)?(?: [\p{L}]+){0,3} $").is_match(&found.before[nearby..]);
@@ -176,7 +176,7 @@ fn always(text: &str) -> String {
     })
 }
 
-/// Abbreviations that something always follows, so their full stop never ends a sentence.
+/// Whether the abbreviation is always followed by another word, so that its full stop never ends a sentence.
 fn never_ends_sentence(long: &str) -> bool {
     [
         "mister",

@@ -1,8 +1,8 @@
 //! The `phonemes` cleaner: cleaned English with every word written as its sounds, one character each.
 //!
-//! Spaces and pauses stay as the default cleaner leaves them; a hyphen inside a word becomes a space, and apostrophes are
-//! part of the pronunciation. Words already written in phonemes are kept, which makes the cleaner idempotent and lets users
-//! spell out the pronunciation of a name. Letters of other scripts are kept as well: no letter is dropped.
+//! Spaces and pauses stay as the default cleaner leaves them; a hyphen inside a word becomes a space, and apostrophes
+//! are part of the pronunciation. Words already written in phonemes are kept, which makes the cleaner idempotent and
+//! lets users spell out the pronunciation of a name. Letters of other scripts are kept as well: no letter is dropped.
 
 use super::pronunciation::{
     Sound, Stress, is_phoneme, is_unstressed, letter_name, pronounce, sounds, to_letters,
@@ -21,8 +21,8 @@ enum Piece {
 /// Writes English text as phonemes, as described in the module documentation. Idempotent.
 pub fn clean(text: &str) -> String {
     let mut cleaned = pass(text);
-    // The output may read differently from the input: single sounds between full stops look like initials ("ə.ɝ."), and
-    // marks may meet once a dropped character no longer separates them.
+    // Another pass may change the output: single sounds between full stops look like initials ("ə.ɝ."), and marks may
+    // meet once a dropped character no longer separates them.
     for _ in 0..PASSES {
         let again = pass(&cleaned);
         if again == cleaned {
@@ -129,8 +129,8 @@ fn single(piece: &Piece) -> Option<char> {
     }
 }
 
-/// Returns whether a single letter is read by its name. «i» and «a» are words too: «a» is a letter among other letters ("u s
-/// a", "b a", "a i") and before a hyphen ("a-list"), but not in "a b movie".
+/// Returns whether a single letter is read by its name. «i» and «a» are words too: «a» is a letter among other letters
+/// ("u s a", "b a", "a i") and before a hyphen ("a-list"), but not in "a b movie".
 fn is_name(pieces: &[Piece], at: usize, letter: char) -> bool {
     let joined = |piece: Option<&Piece>| matches!(piece, Some(Piece::Kept(' ' | '-')));
     let before = |at: usize| {

@@ -1,4 +1,4 @@
-//! Language-independent steps: unifies characters before cleaning and tidies spaces after it.
+//! Language-independent steps: unifies characters before cleaning and corrects spaces after it.
 
 use unicode_normalization::UnicodeNormalization;
 

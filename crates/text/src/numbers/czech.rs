@@ -1,6 +1,6 @@
 //! Czech numbers: three plural forms, gender at one and two, hard and soft ordinals.
 
-use super::slavic::{Small, WestOrdinals, last_group, west_plural};
+use super::slavic::{BelowThousand, WestOrdinals, last_group, west_plural};
 use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, fraction_as_number, triplets};
 
 /// Number words of Czech.
@@ -81,9 +81,9 @@ const ORDINAL_SCALES: [&str; 4] = ["", "tisící", "miliontý", "miliardtý"];
 const ORDINALS: WestOrdinals =
     WestOrdinals { ones: ORDINAL_ONES, tens: ORDINAL_TENS, hundreds: ORDINAL_HUNDREDS };
 
-const SMALL: Small = Small { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones };
-/// [`SMALL`] with hundreds written as one word, as in num2words and in ordinals.
-const SMALL_GLUED: Small = Small { hundreds: GLUED_HUNDREDS, ..SMALL };
+const BELOW_THOUSAND: BelowThousand = BelowThousand { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones };
+/// [`BELOW_THOUSAND`] with hundreds written as one word, as in num2words and in ordinals.
+const BELOW_THOUSAND_GLUED: BelowThousand = BelowThousand { hundreds: GLUED_HUNDREDS, ..BELOW_THOUSAND };
 
 fn ones(ones: usize, form: Form) -> &'static str {
     match (ones, form) {
@@ -96,7 +96,7 @@ fn ones(ones: usize, form: Form) -> &'static str {
 
 /// `faulty` reproduces num2words: glued hundreds and no gender before scale words.
 fn cardinal_words(n: u128, form: Form, faulty: bool) -> Option<Vec<String>> {
-    let small = if faulty { &SMALL_GLUED } else { &SMALL };
+    let small = if faulty { &BELOW_THOUSAND_GLUED } else { &BELOW_THOUSAND };
     let mut words = Vec::new();
     for (group, power) in triplets(n) {
         let scale_form = match power {
@@ -152,7 +152,7 @@ impl Numerals for Czech {
                 // "deseti", "dvaceti", "stot": the glued cardinal is understood everywhere.
                 _ => {
                     let mut parts = Vec::new();
-                    SMALL_GLUED.push(last.group, Form::Masculine, &mut parts);
+                    BELOW_THOUSAND_GLUED.push(last.group, Form::Masculine, &mut parts);
                     format!("{}i", parts.concat())
                 }
             };

@@ -23,7 +23,7 @@ pub mod turkish;
 
 pub use money::{Currency, Money, Noun};
 
-/// What the number modifies: many languages have other words for "one" and "two" before a noun.
+/// What the number modifies: in many languages "one" and "two" have other forms before a noun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     /// No noun: counting, a year, a room.
@@ -109,8 +109,8 @@ pub fn ordinal(n: u64, language: &str) -> Option<String> {
     numerals(language)?.ordinal(n.into(), Form::Masculine)
 }
 
-/// Reads a decimal fraction from its ASCII digits. An integer part too long for the language's scale words is read digit by
-/// digit. `None` if the language is not supported or the input is not digits.
+/// Reads a decimal fraction from its ASCII digits. An integer part too long for the language's scale words is read
+/// digit by digit. `None` if the language is not supported or the input is not digits.
 pub fn decimal(integer_digits: &str, fraction_digits: &str, language: &str) -> Option<String> {
     let words = numerals(language)?;
     if !is_digits(fraction_digits) || !(integer_digits.is_empty() || is_digits(integer_digits)) {
@@ -216,7 +216,7 @@ mod tests {
     const CODES: [&str; 13] = ["ar", "cs", "de", "en", "es", "fr", "hu", "it", "nl", "pl", "pt", "ru", "tr"];
 
     #[test]
-    fn every_language_says_every_u64() {
+    fn every_language_has_words_for_every_u64() {
         for code in CODES {
             for n in [0, 1, 2, 21, 100, 101, 1000, 1_000_000, 10u64.pow(15), u64::MAX] {
                 let said = cardinal(n, code).unwrap_or_else(|| panic!("{code} {n}"));

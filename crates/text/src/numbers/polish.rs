@@ -1,6 +1,6 @@
 //! Polish numbers: three plural forms, gender at one and two, ordinals that inflect in their last two words.
 
-use super::slavic::{LastGroup, Small, WestOrdinals, last_group, west_plural};
+use super::slavic::{BelowThousand, LastGroup, WestOrdinals, last_group, west_plural};
 use super::{Form, Money, Noun, Numerals, Plural, fraction_as_number, triplets};
 
 /// Number words of Polish.
@@ -159,13 +159,14 @@ const ORDINALS: WestOrdinals =
     WestOrdinals { ones: ORDINAL_ONES, tens: ORDINAL_TENS, hundreds: ORDINAL_HUNDREDS };
 
 /// Only the last word distinguishes genders: see [`Polish::cardinal`](Numerals::cardinal).
-const SMALL: Small = Small { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones: |ones, _| ONES[ones] };
+const BELOW_THOUSAND: BelowThousand =
+    BelowThousand { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones: |ones, _| ONES[ones] };
 
 fn cardinal_words(n: u128) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for (group, power) in triplets(n) {
         if power == 0 || group > 1 {
-            SMALL.push(group, Form::Alone, &mut words);
+            BELOW_THOUSAND.push(group, Form::Alone, &mut words);
         }
         if power > 0 {
             let scale = SCALES.get(power)?;
@@ -280,8 +281,8 @@ pub(crate) mod upstream {
         Polish.cardinal(n, Form::Alone)
     }
 
-    /// num2words has an incomplete table of stems before "tysięczny": some are missing (no reading at all), some misspelt,
-    /// and compounds use full ordinals there.
+    /// num2words has an incomplete table of stems before "tysięczny": some are missing (no reading at all), some
+    /// misspelt, and compounds use full ordinals there.
     pub fn ordinal(n: u128) -> Option<String> {
         if n == 0 {
             return None;

@@ -1,6 +1,6 @@
 //! Russian numbers: feminine thousands, three plural forms, ordinals with adjective endings.
 
-use super::slavic::Small;
+use super::slavic::BelowThousand;
 use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, triplets};
 
 /// Number words of Russian.
@@ -201,7 +201,7 @@ fn scale(power: usize, group: usize) -> Option<String> {
     })
 }
 
-const SMALL: Small = Small { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones };
+const BELOW_THOUSAND: BelowThousand = BelowThousand { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones };
 
 fn ones(ones: usize, form: Form) -> &'static str {
     match (ones, form) {
@@ -217,9 +217,9 @@ fn cardinal_words(n: u128, form: Form, others: Form) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for (group, power) in triplets(n) {
         match power {
-            0 => SMALL.push(group, form, &mut words),
-            1 => SMALL.push(group, Form::Feminine, &mut words),
-            _ => SMALL.push(group, others, &mut words),
+            0 => BELOW_THOUSAND.push(group, form, &mut words),
+            1 => BELOW_THOUSAND.push(group, Form::Feminine, &mut words),
+            _ => BELOW_THOUSAND.push(group, others, &mut words),
         }
         if power > 0 {
             words.push(scale(power, group)?);
@@ -294,7 +294,7 @@ fn ordinal_with(
 pub fn ordinal(n: u128, ending: Ending) -> Option<String> {
     ordinal_with(n, ending, |group, power, words| {
         if group > 1 {
-            SMALL.push(group, if power == 1 { Form::Feminine } else { Form::Masculine }, words);
+            BELOW_THOUSAND.push(group, if power == 1 { Form::Feminine } else { Form::Masculine }, words);
         }
         words.push(scale(power, group)?);
         Some(())
@@ -390,7 +390,11 @@ pub(crate) mod upstream {
             match (tens, ones) {
                 (0, 1) if hundreds == 0 => {}
                 (1, _) | (_, 0) => ordinal_group(group, Ending::Masculine, words),
-                _ => SMALL.push(group, if power == 1 { Form::Feminine } else { Form::Masculine }, words),
+                _ => BELOW_THOUSAND.push(
+                    group,
+                    if power == 1 { Form::Feminine } else { Form::Masculine },
+                    words,
+                ),
             }
             words.push(scale(power, group)?);
             // A zero last group does not stop the middle ones from being ordinals.

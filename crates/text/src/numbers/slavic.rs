@@ -3,7 +3,7 @@
 use super::{Form, Plural};
 
 /// Words of numbers below a thousand.
-pub(super) struct Small {
+pub(super) struct BelowThousand {
     /// 100, 200, ... at their hundreds digit.
     pub hundreds: [&'static str; 10],
     /// 20, 30, ... at their tens digit.
@@ -14,7 +14,7 @@ pub(super) struct Small {
     pub ones: fn(ones: usize, form: Form) -> &'static str,
 }
 
-impl Small {
+impl BelowThousand {
     /// Appends the words of a number from 1 to 999; nothing for 0.
     pub fn push(&self, group: usize, form: Form, words: &mut Vec<String>) {
         let (hundreds, tens, ones) = (group / 100, group / 10 % 10, group % 10);
@@ -34,8 +34,8 @@ impl Small {
     }
 }
 
-/// Ordinals below a thousand of a West Slavic language: tens and ones are both ordinals, hundreds only if nothing follows
-/// them.
+/// Ordinals below a thousand of a West Slavic language: tens and ones are both ordinals, hundreds only if nothing
+/// follows them.
 pub(super) struct WestOrdinals {
     /// 0th to 19th.
     pub ones: [&'static str; 20],

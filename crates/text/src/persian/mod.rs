@@ -1,8 +1,8 @@
-//! The Persian cleaner: text as people type it to text as it is spoken.
+//! The Persian cleaner: written text to spoken text.
 //!
-//! Order: letters; then everything with digits, from the most specific (dates) to plain numbers; then signs and punctuation;
-//! the zero-width non-joiner last, when all words are in place. Each step's rules are documented in its module. Latin words
-//! stay, in lower case; unspeakable characters are dropped, letters never are.
+//! Order: letters; then everything with digits, from the most specific (dates) to plain numbers; then signs and
+//! punctuation; the zero-width non-joiner last, when all words are in place. Each step's rules are documented in its
+//! module. Latin words stay, in lower case; unspeakable characters are dropped, letters never are.
 
 mod dates;
 mod joiner;

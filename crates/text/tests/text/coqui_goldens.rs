@@ -1,4 +1,5 @@
-//! Tests the `coqui` cleaner against output of the real one: the goldens, token by token, and a file of generated cases.
+//! Tests the `coqui` cleaner against output of the real one: the goldens, token by token, and a file of generated
+//! cases.
 
 use std::path::{Path, PathBuf};
 
@@ -76,11 +77,11 @@ fn texts_on_which_the_reference_raises_are_errors() {
     assert!(!refused.is_empty());
     for case in refused {
         let cleaned = coqui::clean(&case.raw, &case.language);
-        assert!(cleaned.is_err(), "{} {:?} gave {cleaned:?}", case.language, case.raw);
+        assert!(cleaned.is_err(), "{} {:?} returned {cleaned:?}", case.language, case.raw);
     }
 }
 
-/// The reference was run on made-up sentences full of numbers, money, ordinals, abbreviations and symbols.
+/// The reference was run on generated sentences with numbers, money, ordinals, abbreviations and symbols.
 /// `MYXTTS_COQUI_CASES` selects another file of the same format.
 #[test]
 fn generated_cases_match() {

@@ -113,7 +113,7 @@ fn turkish_money_is_read() {
 }
 
 #[test]
-fn turkish_decimals_and_words_apart() {
+fn turkish_decimals_are_read_as_separate_words() {
     check(
         "tr",
         &[
@@ -161,7 +161,7 @@ fn czech_reads_dollars_and_pounds() {
 }
 
 #[test]
-fn one_unknown_currency_does_not_disable_the_others() {
+fn an_unknown_currency_does_not_disable_the_others() {
     check("pl", &[("£5 i 5€", "pięć funtów i pięć euro", Some("funt pięć i pięć€"))]);
     check("ru", &[("£5 и $5", "пять фунтов и пять долларов", Some("фунт пять и доллар пять"))]);
 }

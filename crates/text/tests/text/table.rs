@@ -21,7 +21,7 @@ pub fn table(name: &str) -> Vec<Case> {
         .filter(|(_, line)| !line.is_empty() && !line.starts_with("##"))
         .map(|(number, line)| {
             let (input, expected) =
-                line.split_once('\t').unwrap_or_else(|| panic!("{name}:{}: no tab", number + 1));
+                line.split_once('\t').unwrap_or_else(|| panic!("{name}:{}: the line has no tab", number + 1));
             Case { line: number + 1, input: input.to_owned(), expected: expected.to_owned() }
         })
         .collect()

@@ -10,7 +10,7 @@ pub struct Bar<'a> {
     pub name: &'a str,
     /// Clips per second.
     pub samples_per_second: f64,
-    /// Share of the time that kernels ran, 0 to 1; `None` where it was not measured.
+    /// Share of the time that kernels ran, 0 to 1; `None` if it was not measured.
     pub busy: Option<f64>,
 }
 

@@ -4,7 +4,7 @@
 use super::{BenchSettings, Figures, measure};
 use crate::compute_device::ComputeDevice;
 use crate::corpus::{Assembled, Assembly, RecordMode};
-use crate::feed::{Depth, Feeding};
+use crate::feed::{Depth, FeedSettings};
 use crate::model::Model;
 use crate::run_error::RunError;
 use crate::session::AHEAD;
@@ -36,7 +36,7 @@ pub struct Variant {
     /// Where its records come from.
     pub records: RecordMode,
     /// How its batches get to the device.
-    pub feeding: Feeding,
+    pub feeding: FeedSettings,
     /// Where conditioning or mels come from.
     pub conditioning: ConditioningSource,
     /// Whether its steps are captured.
@@ -74,12 +74,12 @@ impl Variant {
 
 /// All variants. `records` is where training reads its records from.
 pub fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
-    let feeding = |slots| Feeding {
+    let feeding = |slots| FeedSettings {
         workers,
         upload: Upload::Ahead,
         depth: Some(Depth::of(slots)),
         under_way: 0,
-        ..Feeding::default()
+        ..FeedSettings::default()
     };
     let buffered = |slots| Variant {
         name: format!("buffered {slots}"),
@@ -96,21 +96,21 @@ pub fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
             name: "per sample".into(),
             description: "every clip decoded and computed when its step is due, on one thread, without overlap",
             records: on_demand,
-            feeding: Feeding { workers: 1, upload: Upload::WithStep, depth: None, ..feeding(12) },
+            feeding: FeedSettings { workers: 1, upload: Upload::WithStep, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
         Variant {
             name: "blocking".into(),
             description: "each batch made when its step is due, without overlap",
-            feeding: Feeding { upload: Upload::WithStep, depth: None, ..feeding(12) },
+            feeding: FeedSettings { upload: Upload::WithStep, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
         Variant {
             name: "prefetch".into(),
             description: "batches made ahead, copied when their step is due, one step at a time",
-            feeding: Feeding { upload: Upload::WithStep, ..feeding(12) },
+            feeding: FeedSettings { upload: Upload::WithStep, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
@@ -139,7 +139,7 @@ pub fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
             name: "data GPU".into(),
             description: "clips decoded for every batch, conditioning or mels computed from them on a separate GPU, 50 batches buffered",
             conditioning: ConditioningSource::DataGpu,
-            feeding: Feeding { depth: Some(Depth { least: 50, ..Depth::of(50) }), ..feeding(50) },
+            feeding: FeedSettings { depth: Some(Depth { min: 50, ..Depth::of(50) }), ..feeding(50) },
             ..buffered(50)
         },
     ]
@@ -247,7 +247,7 @@ impl VariantBench<'_> {
         let mut context = StageContext::of(plan, corpus, machine, home, progress);
         (context.feeding, context.mode) = (variant.feeding, variant.mode);
         match variant.conditioning {
-            ConditioningSource::Batch => context.conditioning = Conditioning::Fed,
+            ConditioningSource::Batch => context.conditioning = Conditioning::Batch,
             ConditioningSource::Device => context.conditioning = Conditioning::Resident { at_most: 1.0 },
             ConditioningSource::DataGpu => {}
         }

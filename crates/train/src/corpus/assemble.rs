@@ -23,9 +23,9 @@ use std::sync::atomic::AtomicBool;
 pub struct Assembly<'a> {
     /// The vocabulary of the model that is fine-tuned.
     pub base: Option<&'a Tokenizer>,
-    /// Where records come from; as the settings say where it is `None`.
+    /// Where records come from; `None` follows the settings.
     pub records: Option<RecordMode>,
-    /// The split of a resumed run; a new one is chosen where it is `None`.
+    /// The split of a resumed run; `None` chooses a new one.
     pub saved_split: Option<&'a SavedSplit>,
     /// A GPU that prepares batches. If set, the source also provides the waveform of every record.
     pub data_gpu: Option<DataGpu>,
@@ -39,7 +39,7 @@ pub struct Assembled {
     pub validation: ValidationSet,
     /// Description of the validation set, one line per entry.
     pub validation_lines: Vec<String>,
-    /// The cleaner that the texts passed through.
+    /// The cleaner applied to the texts.
     pub cleaner: Cleaner,
     /// The folder for files that belong to all corpora, as [`CorpusSet::home`] names it.
     pub home: PathBuf,
@@ -85,12 +85,12 @@ impl Assembly<'_> {
     }
 }
 
-/// Opens the corpora of a plan for a command that begins no run.
+/// Opens the corpora of a plan for a command that does not start a run.
 pub fn open(plan: &Plan, stop: &Arc<AtomicBool>, progress: &dyn Progress) -> Result<Assembled, CorpusError> {
     Assembly::default().assemble(plan, stop, progress)
 }
 
-/// Gives the waveform of every record to a GPU that prepares batches.
+/// Adds the waveform of every record, for a GPU that prepares batches.
 fn with_waveforms(
     gpu: DataGpu,
     source: &Arc<dyn RecordSource>,

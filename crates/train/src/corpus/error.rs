@@ -99,7 +99,7 @@ impl CorpusError {
         matches!(self, CorpusError::Cache(CacheError::Stopped))
     }
 
-    /// The exit code; `None` where the [`cause`](Self::cause) decides.
+    /// The exit code; `None` if the [`cause`](Self::cause) decides.
     pub fn exit(&self) -> Option<Exit> {
         match self {
             CorpusError::SeveralCorpora { .. }

@@ -15,7 +15,7 @@ use myxtts_run::progress::Progress;
 use myxtts_text::Cleaner;
 use std::path::{Path, PathBuf};
 
-/// The vocabulary a cache was built with, next to its shards.
+/// File of the vocabulary that a cache was built with, next to its shards.
 const TOKENIZER_FILE: &str = "tokenizer.json";
 
 /// How the records of corpora are computed: an extractor with its vocabulary, and the cache they are stored in.
@@ -25,7 +25,7 @@ pub struct FeatureSetup {
     /// Folder of the cache.
     pub cache: PathBuf,
     vocabulary_file: PathBuf,
-    /// The vocabulary was trained or extended just now, and is not on disk yet.
+    /// Whether the vocabulary was just trained or extended and is not on disk yet.
     is_new: bool,
     /// Number of pieces added to the vocabulary of a model.
     added: usize,
@@ -47,7 +47,7 @@ impl FeatureSetup {
         Ok(FeatureSetup::new(AdoptedVocabulary { chosen, added: 0 }, cache, plan, progress))
     }
 
-    /// The setup for a corpus and a model with the vocabulary `base`: that vocabulary, extended where it lacks a character
+    /// The setup for a corpus and a model with the vocabulary `base`: that vocabulary, extended if it lacks a character
     /// or language.
     ///
     /// Its cache is a subfolder of the corpus cache: the same clips tokenised with another vocabulary are different records,
@@ -125,7 +125,7 @@ impl FeatureSetup {
         }
     }
 
-    /// Saves a new vocabulary under the lock of the cache, before any record is computed with it. Does nothing where it is
+    /// Saves a new vocabulary under the lock of the cache, before any record is computed with it. Does nothing if it is
     /// on disk already.
     pub fn save_vocabulary(&self, disk: &dyn Disk) -> Result<(), CacheError> {
         let written = self.extractor.tokenizer().to_json();
@@ -138,7 +138,7 @@ impl FeatureSetup {
         Ok(durable::write_with(disk, &self.vocabulary_file, &written)?)
     }
 
-    /// The same setup for another cache; its vocabulary is saved already.
+    /// The same setup for another cache. Its vocabulary counts as saved.
     pub fn with_cache(&self, cache: PathBuf) -> Result<FeatureSetup, CorpusError> {
         let tokenizer = Tokenizer::from_bytes(&self.extractor.tokenizer().to_json(), &self.vocabulary_file)?;
         Ok(FeatureSetup {
@@ -150,7 +150,7 @@ impl FeatureSetup {
         })
     }
 
-    /// The cleaner that the texts pass through.
+    /// The cleaner applied to the texts.
     pub fn cleaner(&self) -> Cleaner {
         self.extractor.recipe().cleaner
     }

@@ -17,7 +17,7 @@ pub const DEMO_VOICE_FOLDER: &str = "demo-voice";
 /// Longest clip of the demo corpus that `train` uses, in seconds.
 pub const DEMO_VOICE_SECONDS: f64 = 3.2;
 
-/// Reads the one corpus that the settings name, or the demo corpus where they name none.
+/// Reads the one corpus that the settings name, or the demo corpus if they name none.
 pub fn read(plan: &DataPlan, progress: &dyn Progress) -> Result<Corpus, CorpusError> {
     match &plan.train_data[..] {
         [] => read_demo(plan, progress),

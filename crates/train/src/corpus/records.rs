@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 pub enum RecordMode {
     /// Computed once and stored on disk.
     Cached,
-    /// As [`Cached`](Self::Cached) where the cache folder can be written, else as [`OnDemand`](Self::OnDemand).
+    /// As [`Cached`](Self::Cached) if the cache folder can be written, else as [`OnDemand`](Self::OnDemand).
     CachedIfWritable {
         /// As for [`OnDemand`](Self::OnDemand).
         memory_bytes: usize,
@@ -52,7 +52,7 @@ impl RecordMode {
         }
     }
 
-    /// Whether records are computed on demand even where a cache could be written.
+    /// Whether records are computed on demand even if a cache could be written.
     pub fn is_on_demand(self) -> bool {
         matches!(self, RecordMode::OnDemand { .. })
     }
@@ -94,7 +94,7 @@ impl RecordMode {
             RecordMode::Cached | RecordMode::CachedIfWritable { .. } => {
                 let (home, extractor) = (&setup.cache, &setup.extractor);
                 // Of several processes started together one writes the cache, and the others wait for it.
-                let waiting = PrepareOptions { wait: true, lost: corpus.lost(), ..options };
+                let waiting = PrepareOptions { wait: true, rejected: corpus.rejected(), ..options };
                 let opened = cache::open(home, &corpus.utterances, extractor, &waiting, progress);
                 if let (RecordMode::CachedIfWritable { memory_bytes }, Err(error)) = (self, &opened)
                     && is_unwritable(error)
@@ -116,7 +116,7 @@ impl RecordMode {
                     memory_bytes,
                     workers: options.workers,
                     failure_budget: options.failure_budget,
-                    lost: corpus.lost(),
+                    rejected: corpus.rejected(),
                     stop: options.stop,
                 };
                 let extractor = Arc::new(setup.extractor);

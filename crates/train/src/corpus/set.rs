@@ -1,15 +1,15 @@
 //! The corpora of a run: those it trains on and the one it validates on, and their records as one source.
 //!
-//! Each corpus is read by its own layout and has a cache of its own; the vocabulary is one, of everything that is trained on.
-//! Where a run trains on several corpora, ids begin with the corpus's label. A speaker's name that occurs in two training
-//! corpora means two people, unless it is the one of `data.speaker`; in a validation corpus the same name means the same person.
+//! Each corpus has its own layout and cache; all share one vocabulary, built from everything that is trained on.
+//! If a run trains on several corpora, ids begin with the corpus's label. A speaker's name that occurs in two training
+//! corpora means two people, unless `data.speaker` names it; in a validation corpus the same name means the same person.
 
 use super::features::cache_for;
 use super::records::is_unwritable;
 use super::{CorpusError, FeatureSetup, RecordMode, prepare_options, read, report_problems};
 use myxtts_data::cache::CacheError;
 use myxtts_data::dataset::Corpus;
-use myxtts_data::record::{JoinInput, Joined, RecordSource, SharedSpeakers, joined_id};
+use myxtts_data::record::{JoinInput, JoinedSource, RecordSource, SharedSpeakers, joined_id};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_data::utterance::Utterance;
 use myxtts_run::lock::{FolderLock, LockError};
@@ -42,7 +42,7 @@ pub struct OpenedSet {
     pub training: usize,
 }
 
-/// What to do where another process is writing in the cache folder.
+/// What to do if another process is writing in the cache folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfLocked {
     /// Wait until it is finished.
@@ -52,12 +52,12 @@ pub enum IfLocked {
 }
 
 impl CorpusSet {
-    /// Reads the corpora of a run; the demo corpus for training where the settings name none.
+    /// Reads the corpora of a run; the demo corpus for training if the settings name none.
     pub fn read(plan: &DataPlan, progress: &dyn Progress) -> Result<CorpusSet, CorpusError> {
         CorpusSet::read_or(plan, progress, read::read_demo_voice)
     }
 
-    /// Reads the corpora of a plan; `demo` provides the one that is used where the settings name none.
+    /// Reads the corpora of a plan; `demo` provides the one that is used if the settings name none.
     pub fn read_or(
         plan: &DataPlan,
         progress: &dyn Progress,
@@ -123,7 +123,7 @@ impl CorpusSet {
         self.all().enumerate().map(home).collect()
     }
 
-    /// Chooses the vocabulary of everything that is trained on, or that of the model `base` where one is fine-tuned, and saves
+    /// Chooses the vocabulary of everything that is trained on, or that of the model `base` if one is fine-tuned, and saves
     /// it under the lock of the cache before any record is computed with it.
     pub fn lock_vocabulary(
         &self,
@@ -146,7 +146,7 @@ impl CorpusSet {
             match setup.save_vocabulary(options.disk.as_ref()) {
                 Err(CacheError::Lock(held @ LockError::Held { .. })) if if_locked == IfLocked::Wait => {
                     progress.say(&held.waiting_message());
-                    // Then choose again: the other process may have saved one that fits.
+                    // Then choose again: the other process may have saved a suitable one.
                     if !FolderLock::wait(&setup.cache, &options.stop).map_err(CacheError::from)? {
                         return Err(CacheError::Stopped.into());
                     }
@@ -167,8 +167,8 @@ impl CorpusSet {
         }
     }
 
-    /// The cache folder of each corpus, for records tokenised with one vocabulary. That of a single training corpus is where
-    /// its vocabulary is stored; any other is named after the vocabulary, so that a corpus can be part of several runs.
+    /// The cache folder of each corpus, for records tokenised with one vocabulary. The cache of a single training corpus
+    /// is the folder of its vocabulary; any other is named after the vocabulary, so that a corpus can be part of several runs.
     pub fn caches(&self, setup: &FeatureSetup, plan: &DataPlan) -> Vec<PathBuf> {
         let mut caches: Vec<PathBuf> = Vec::new();
         for (at, home) in self.homes(plan).into_iter().enumerate() {
@@ -237,7 +237,7 @@ impl CorpusSet {
             };
             JoinInput { source, label, shared }
         });
-        let joined = Joined::new(joining.collect())?;
+        let joined = JoinedSource::new(joining.collect())?;
         for (name, own) in joined.renamed() {
             progress.say(&format!(
                 "note: two corpora have a speaker {name}: they count as two people, the second as {own}; if they are one \

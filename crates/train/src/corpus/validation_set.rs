@@ -16,7 +16,7 @@ const NAMED_SPEAKERS: usize = 5;
 /// The validation set of a run, as it is saved in the run folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidationSet {
-    /// The validation corpus (`data.val_data`); `None` where clips of the training corpora were held out.
+    /// The validation corpus (`data.val_data`); `None` if clips of the training corpora were held out.
     pub corpus: Option<PathBuf>,
     /// What was kept together on one side of the split.
     pub unit: Unit,
@@ -37,7 +37,7 @@ pub enum SavedSplit {
 }
 
 impl SavedSplit {
-    /// The split of a run; `None` where the run has not trained yet and may choose a new one.
+    /// The split of a run; `None` if the run has not trained yet and may choose a new one.
     pub fn load(folder: &Path, has_begun: bool) -> Result<Option<SavedSplit>, CorpusError> {
         if !has_begun {
             return Ok(None);
@@ -55,7 +55,7 @@ impl SavedSplit {
 }
 
 /// Splits records into training and validation: as the run has saved it, by the validation corpus (the first `training`
-/// utterances come before it), or anew.
+/// utterances come before it), or by a new choice.
 pub fn split(
     utterances: &[Utterance],
     training: usize,
@@ -122,7 +122,7 @@ impl ValidationSet {
     }
 }
 
-/// Describes the validation set in a few lines; none where it is empty.
+/// Describes the validation set in a few lines; none if it is empty.
 pub fn describe(found: &HeldOut, utterances: &[Utterance], plan: &Plan) -> Vec<String> {
     let texts = |side: &[usize]| -> BTreeSet<String> {
         side.iter().map(|&at| text_key(&utterances[at].text)).collect()

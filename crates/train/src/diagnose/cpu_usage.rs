@@ -11,7 +11,7 @@ use std::time::Instant;
 pub(super) struct Counted {
     pub at: Instant,
     own: f64,
-    /// Busy and total time of the cores that this program may use; `None` where the system does not report it.
+    /// Busy and total time of the cores that this program may use; `None` if the system does not report it.
     all: Option<(f64, f64)>,
     /// Per thread: its task, seconds it ran, seconds it waited for a core.
     threads: BTreeMap<u32, (Task, f64, f64)>,
@@ -23,7 +23,7 @@ enum Task {
     Loading,
     Feeding,
     Stepping,
-    /// Only measures.
+    /// Takes measurements.
     Other,
 }
 

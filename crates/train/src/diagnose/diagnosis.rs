@@ -79,7 +79,7 @@ pub struct Finding {
     pub evidence: String,
     /// What to set or do.
     pub recommendation: String,
-    /// Maximum increase of steps per second if it were removed: 0.25 is a quarter more. `None` where a trace cannot tell.
+    /// Maximum increase of steps per second if it were removed: 0.25 is a quarter more. `None` if a trace cannot tell.
     pub gain: Option<f64>,
 }
 
@@ -88,7 +88,7 @@ pub struct Finding {
 pub struct Oscillation {
     /// Standard deviation over mean.
     pub variation: f64,
-    /// The period of the variation; `None` where it is not periodic.
+    /// The period of the variation; `None` if it is not periodic.
     pub period: Option<Period>,
     /// Share of the time that a step ran, in the worst 5 % of the batches.
     pub busy_low: f64,
@@ -146,17 +146,17 @@ pub struct Device {
 pub struct Diagnosis {
     /// Findings, the most expensive first. Never empty.
     pub findings: Vec<Finding>,
-    /// Set only where the times vary too much.
+    /// Set only if the times vary too much.
     pub oscillation: Option<Oscillation>,
     /// Share of the time in which a step ran, without the batches left out.
     pub busy: f64,
     /// Waits as a share of the step time.
     pub waiting: f64,
-    /// Relative increase of steps per second with every batch on the device already; `None` where that was not measured.
+    /// Relative increase of steps per second with every batch on the device already; `None` if that was not measured.
     pub headroom: Option<f64>,
     /// The measurement behind `headroom`.
     pub compared: Option<Compared>,
-    /// The GPU; `None` where it was not sampled.
+    /// The GPU; `None` if it was not sampled.
     pub gpu: Option<Device>,
     /// Number of batches that no other figure here includes: their shape was new, or another's was captured meanwhile.
     pub left_out: usize,

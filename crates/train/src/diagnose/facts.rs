@@ -2,7 +2,7 @@
 
 use super::diagnosis::Compared;
 use super::period::{Period, period};
-use super::rules::{SLOW_WORKER, WORTH};
+use super::rules::{MIN_LOSS_SHARE, SLOW_WORKER_RATIO};
 use super::trace::{Batch, Trace};
 use crate::statistics::{mean, median, variation};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(super) struct Facts<'a> {
 impl<'a> Facts<'a> {
     pub fn of(trace: &'a Trace) -> Facts<'a> {
         let recorded: Vec<&Batch> = trace.batches.iter().filter(|batch| !batch.is_disturbed()).collect();
-        // Where nearly all batches are new, all of them are used.
+        // If nearly all batches are new, all of them are used.
         let steady = if recorded.len() < 3 { trace.batches.iter().collect() } else { recorded };
         let sum = |of: &dyn Fn(&Batch) -> f64| steady.iter().map(|batch| of(batch)).sum::<f64>();
         let idle = sum(&|batch| (batch.period - batch.step).max(0.0));
@@ -133,7 +133,7 @@ impl<'a> Facts<'a> {
         Some(if quarter > 1.1 { median(&ratios) } else { 1.0 })
     }
 
-    /// The same batches in training, replayed and alone; `None` where one of these was not measured.
+    /// The same batches in training, replayed and alone; `None` if one of these was not measured.
     pub fn compared(&self) -> Option<Compared> {
         let (mut trained, mut replayed, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         for batch in &self.steady {
@@ -162,7 +162,7 @@ impl<'a> Facts<'a> {
         let (worker, slowest) = *medians.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let others: Vec<f64> =
             medians.iter().filter(|(other, _)| *other != worker).map(|(_, m)| *m).collect();
-        // With two threads, the other one could as well be fast, by its nature or because it had short clips.
+        // With two threads, the other one may just be fast, for example because it had short clips.
         if others.len() < 2 || workers[&worker].len() < 2 {
             return None;
         }
@@ -172,7 +172,7 @@ impl<'a> Facts<'a> {
         let mut loads = workers[&worker].clone();
         loads.sort_by(f64::total_cmp);
         let least = loads[loads.len() / 8];
-        (least > SLOW_WORKER * usual && slowest > 1.5 * second).then_some((worker, slowest / usual))
+        (least > SLOW_WORKER_RATIO * usual && slowest > 1.5 * second).then_some((worker, slowest / usual))
     }
 
     /// A periodic stall that costs a noticeable share of the time.
@@ -190,6 +190,6 @@ impl<'a> Facts<'a> {
             .zip(&self.trace.batches)
             .map(|(x, batch)| (x - least).max(0.0) * usual(batch))
             .sum();
-        (extra > WORTH * self.total).then(|| period(&series)).flatten()
+        (extra > MIN_LOSS_SHARE * self.total).then(|| period(&series)).flatten()
     }
 }

@@ -4,7 +4,7 @@ use super::diagnosis::Cause;
 use super::trace::Trace;
 use crate::error::TrainError;
 use crate::fault::{Fault, FaultKind, THREADS};
-use crate::feed::{Depth, Feeding};
+use crate::feed::{Depth, FeedSettings};
 use crate::stages::gpt::Lengths;
 use crate::stages::{Stage, Submitted};
 use crate::statistics::median;
@@ -37,31 +37,31 @@ impl Fault {
     /// Arms the fault, with the measurements of a healthy trace.
     pub fn arm(&self, healthy: &Trace) {
         let rows = healthy.batches.iter().map(|batch| batch.shape[0]).max().unwrap_or(1);
-        self.arm_by(usual_step(healthy), rows);
+        self.arm_with(usual_step(healthy), rows);
     }
 
     /// A feed with this fault.
-    pub fn feeding(&'static self, feeding: Feeding) -> Feeding {
+    pub fn feeding(&'static self, feeding: FeedSettings) -> FeedSettings {
         let (mut workers, mut depth, mut upload) = (feeding.workers, feeding.depth, feeding.upload);
-        if matches!(self.plant, FaultKind::SlowWorker | FaultKind::TinyBuffer) {
+        if matches!(self.kind, FaultKind::SlowWorker | FaultKind::TinyBuffer) {
             workers = THREADS;
         }
-        match self.plant {
+        match self.kind {
             FaultKind::TinyBuffer => depth = Some(Depth::of(2)),
             FaultKind::PageableUpload => upload = Upload::AheadPageable,
             // A larger buffer would take too long to run empty.
-            FaultKind::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.most.min(8)))),
+            FaultKind::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.max.min(8)))),
             _ => {}
         }
         self.workers.store(workers.max(1), Relaxed);
-        self.slots.store(depth.map_or(1, |depth| depth.most), Relaxed);
+        self.slots.store(depth.map_or(1, |depth| depth.max), Relaxed);
         // Batches that wait in RAM would hide the fault.
-        Feeding { workers, depth, upload, under_way: 0, planted: Some(self), ..feeding }
+        FeedSettings { workers, depth, upload, under_way: 0, fault: Some(self), ..feeding }
     }
 
     /// Lengths that batches are padded to, with this fault.
     pub fn lengths(&self, lengths: Lengths) -> Lengths {
-        match self.plant {
+        match self.kind {
             // As many as a plan allows, without rounding two of them to one.
             FaultKind::ShapeChurn => Lengths { buckets: 64, unit: 1 },
             _ => lengths,
@@ -76,13 +76,13 @@ impl Fault {
         control: &Control,
         queued: &mut Submitted,
     ) -> Result<(), TrainError> {
-        for _ in 0..self.more(step) {
+        for _ in 0..self.extra_runs(step) {
             // The step ends when the last of its runs does.
             if let Some(ticket) = stage.replay(queued.shape, control)? {
                 queued.ticket = ticket;
             }
         }
-        if self.plant == FaultKind::UploadLock && self.is_armed() {
+        if self.kind == FaultKind::UploadLock && self.is_armed() {
             stage.engine().synchronize()?;
             *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.over.1.notify_all();

@@ -23,11 +23,11 @@ pub struct Period {
 }
 
 /// Minimum autocorrelation: a spike that occurs in all of five periods but one still has half.
-const ALIKE: f64 = 0.5;
+const MIN_CORRELATION: f64 = 0.5;
 /// Minimum share of the excess at one phase: random spikes occur at any phase, periodic ones nearly all at the same.
 const IN_PHASE: f64 = 0.8;
 
-/// The period of a series; `None` where it does not occur at least four times.
+/// The period of a series; `None` if it does not occur at least four times.
 ///
 /// Of all lags nearly as good as the best, the shortest counts: a period of 5 also shows at 10. A series that only drifts is
 /// as similar at lag 1 as at any other, and is not periodic.
@@ -48,7 +48,7 @@ pub fn period(series: &[f64]) -> Option<Period> {
     let regular =
         rises.len() >= 3.max(series.len() * 3 / (5 * every)) && 4 * in_time >= 3 * (rises.len() - 1);
     let in_phase = in_phase(series, every) >= IN_PHASE;
-    (strength >= ALIKE && !drifts && regular && in_phase).then_some(Period { every, strength })
+    (strength >= MIN_CORRELATION && !drifts && regular && in_phase).then_some(Period { every, strength })
 }
 
 /// Share of everything above the median that occurs at one phase of the period.

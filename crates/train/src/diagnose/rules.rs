@@ -10,31 +10,31 @@ use super::trace::{GpuSample, Setup, Trace};
 use crate::statistics::{Spread, mean, median};
 
 /// Share of the step time: with longer waits for batches, the loop is starved.
-const LOAD: f64 = 0.20;
+const STARVED_SHARE: f64 = 0.20;
 /// Share of the step time: longer copies are checked if the loop waits at all.
-const TRANSFER: f64 = 0.15;
+const SLOW_COPY_SHARE: f64 = 0.15;
 /// Share of all time: smaller losses are not reported.
-pub(super) const WORTH: f64 = 0.05;
+pub(super) const MIN_LOSS_SHARE: f64 = 0.05;
 /// Standard deviation over mean above which times oscillate.
-const STEADY: f64 = 0.30;
+const STEADY_VARIATION: f64 = 0.30;
 /// Ratio to the step alone above which a step is slowed.
-const SLOWED: f64 = 1.25;
+const SLOWED_RATIO: f64 = 1.25;
 /// Ratio to the other threads above which a thread is slow.
-pub(super) const SLOW_WORKER: f64 = 2.5;
+pub(super) const SLOW_WORKER_RATIO: f64 = 2.5;
 /// Share of all cores above which a thread cannot get one immediately.
-const FULL: f64 = 0.90;
+const CORES_FULL_SHARE: f64 = 0.90;
 /// Share of all cores that other programs must use to be the cause.
-const OTHERS: f64 = 0.35;
+const OTHERS_SHARE: f64 = 0.35;
 /// Share of a thread's runnable time spent waiting for a core, above which it is delayed.
-const IN_LINE: f64 = 0.25;
+const DELAYED_SHARE: f64 = 0.25;
 /// Share of the waits for batches that must be explained by waiting for a core.
-const EXPLAINS: f64 = 0.30;
+const EXPLAINED_SHARE: f64 = 0.30;
 /// Number of ready batches up to which a buffer hides no delay.
-const FEW: usize = 3;
+const FEW_SLOTS: usize = 3;
 /// Minimum autocorrelation of a period with so few ready batches.
-const STRICT: f64 = 0.75;
+const STRICT_CORRELATION: f64 = 0.75;
 /// Share of the samples above which a GPU counts as limited.
-const HELD_BACK: f64 = 0.20;
+const LIMITED_SHARE: f64 = 0.20;
 
 /// Finds what slows a run down.
 pub fn diagnose(trace: &Trace) -> Diagnosis {
@@ -100,7 +100,7 @@ impl Facts<'_> {
         let device = self.device()?;
         let (heat, power) = (device.held_by_heat, device.held_by_power);
         let (hottest, watts) = (device.temperature.unwrap_or(0.0), device.power.unwrap_or(0.0));
-        if heat > HELD_BACK {
+        if heat > LIMITED_SHARE {
             return Some(Finding {
                 cause: Cause::Heat,
                 evidence: format!("its clock was reduced by heat {} of the time, at up to {hottest:.0} °C", percent(heat)),
@@ -109,8 +109,9 @@ impl Facts<'_> {
             });
         }
         // A busy GPU reaches its power limit now and then; that is a finding only if steps are affected.
-        let slowed = self.slowed().is_some_and(|ratio| ratio > SLOWED) || self.step_variation() > STEADY;
-        (power > HELD_BACK && slowed).then(|| Finding {
+        let slowed = self.slowed().is_some_and(|ratio| ratio > SLOWED_RATIO)
+            || self.step_variation() > STEADY_VARIATION;
+        (power > LIMITED_SHARE && slowed).then(|| Finding {
             cause: Cause::Power,
             evidence: format!(
                 "its clock was reduced by the power limit {} of the time, at {watts:.0} W",
@@ -133,7 +134,7 @@ impl Facts<'_> {
         // there the finding is too many shapes that took most of the time.
         let go_on = still >= 2 && still as f64 >= 0.1 * later.len() as f64;
         let too_many = new >= 8 && new as f64 >= 0.2 * batches.len() as f64 && extra >= 0.5 * self.total;
-        if !(go_on || too_many) || extra < WORTH * self.total {
+        if !(go_on || too_many) || extra < MIN_LOSS_SHARE * self.total {
             return None;
         }
         let shapes = self.shapes_met();
@@ -160,16 +161,17 @@ impl Facts<'_> {
         let waits = if self.late_by_others() { self.starving } else { 0.0 };
         let steps = match cpu.delayed {
             // On a CPU, steps take longer by the time they wait for a core.
-            Some(delayed) if delayed.stepping > IN_LINE && !self.trace.setup.on_gpu => {
+            Some(delayed) if delayed.stepping > DELAYED_SHARE && !self.trace.setup.on_gpu => {
                 delayed.stepping * (self.total - self.idle)
             }
             // A GPU is idle while its next step is not queued.
-            Some(delayed) if delayed.stepping > IN_LINE => (self.idle - self.starving).max(0.0),
+            Some(delayed) if delayed.stepping > DELAYED_SHARE => (self.idle - self.starving).max(0.0),
             Some(_) => 0.0,
-            None if slowed > SLOWED => (1.0 - 1.0 / slowed) * self.total,
+            None if slowed > SLOWED_RATIO => (1.0 - 1.0 / slowed) * self.total,
             None => 0.0,
         };
-        if cpu.all < FULL || others < OTHERS || waits + steps < WORTH * self.total {
+        if cpu.all < CORES_FULL_SHARE || others < OTHERS_SHARE || waits + steps < MIN_LOSS_SHARE * self.total
+        {
             return None;
         }
         let gain = self.gain(waits + steps);
@@ -203,13 +205,14 @@ impl Facts<'_> {
     /// Whether batches are late because the threads that make them wait for a core, as far as the system reports it.
     fn late_by_others(&self) -> bool {
         let delayed = self.trace.cpu.and_then(|cpu| cpu.delayed);
-        self.waiting() > WORTH && delayed.is_none_or(|delayed| delayed.feeding > EXPLAINS * self.starving)
+        self.waiting() > MIN_LOSS_SHARE
+            && delayed.is_none_or(|delayed| delayed.feeding > EXPLAINED_SHARE * self.starving)
     }
 
     /// The loop waits for batches: finds one cause.
     fn starved(&self) -> Option<Finding> {
         let waiting = self.waiting();
-        if waiting < WORTH {
+        if waiting < MIN_LOSS_SHARE {
             return None;
         }
         let setup = &self.trace.setup;
@@ -233,14 +236,14 @@ impl Facts<'_> {
         let step = self.step;
         let (blocked, upload) = (self.mean(|b| b.blocked), self.mean(|b| b.upload));
         // With one or two slots the feed is blocked in any case; whether there are too few slots is checked below.
-        if blocked > TRANSFER * step && setup.slots > FEW {
+        if blocked > SLOW_COPY_SHARE * step && setup.slots > FEW_SLOTS {
             return finding(
                 Cause::UploadLock,
                 format!("the feed was blocked for {} before each copy, {} of a step", ms(blocked), percent(blocked / step)),
                 "copy in parallel to the step: data.prefetch_to_gpu=true and data.enhanced_gpu_prefetch=true (a separate stream)".into(),
             );
         }
-        if upload > TRANSFER * step {
+        if upload > SLOW_COPY_SHARE * step {
             let rate = setup.batch_bytes as f64 / upload / 1e9;
             let evidence = format!(
                 "copying a batch of {:.1} MB takes {}, {} of a step ({rate:.1} GB/s)",
@@ -264,8 +267,8 @@ impl Facts<'_> {
         // Slow threads deliver as many batches at a time as there are threads: that is periodic, but not a stall.
         let workers = setup.workers.max(1) as f64;
         let usually = (self.median(|b| b.load()) / workers).max(self.median(|b| b.feed()));
-        // With hardly a batch ready every late one shows, and a few of them may look periodic.
-        let least = if setup.slots <= FEW { STRICT } else { 0.0 };
+        // With few batches ready, every late one causes a wait, and a few of these may look periodic.
+        let least = if setup.slots <= FEW_SLOTS { STRICT_CORRELATION } else { 0.0 };
         if usually < 0.95 * step
             && let Some(period) = self.stalls(|batch| batch.period - batch.step)
             && period.strength >= least
@@ -285,7 +288,7 @@ impl Facts<'_> {
         }
         let (load, feed) = (self.mean(|b| b.load()), self.mean(|b| b.feed()));
         let supply = load / workers;
-        // The cost of slow supply is known: where it is less than half of the waits, batches arrive unevenly instead.
+        // The cost of slow supply is known: if it is less than half of the waits, batches arrive unevenly instead.
         if supply.max(feed) - step < 0.5 * waiting * step {
             let loads: Vec<f64> = self.steady.iter().map(|batch| batch.load()).collect();
             let spread = Spread::of(&loads);
@@ -302,7 +305,10 @@ impl Facts<'_> {
                 format!("data.prefetch_buffer_size={wanted}"),
             );
         }
-        (waiting >= LOAD).then(|| self.supply(load, feed)).flatten().and_then(|(c, e, r)| finding(c, e, r))
+        (waiting >= STARVED_SHARE)
+            .then(|| self.supply(load, feed))
+            .flatten()
+            .and_then(|(c, e, r)| finding(c, e, r))
     }
 
     /// Batches are made too slowly: finds where their time goes.
@@ -371,7 +377,7 @@ impl Facts<'_> {
             });
         }
         if let Some(ratio) = self.slowed()
-            && ratio > SLOWED
+            && ratio > SLOWED_RATIO
         {
             return Some(Finding {
                 cause: Cause::SlowStep,
@@ -387,7 +393,7 @@ impl Facts<'_> {
             });
         }
         let gaps = (self.idle - self.starving).max(0.0);
-        if gaps > LOAD * self.total {
+        if gaps > STARVED_SHARE * self.total {
             return Some(Finding {
                 cause: Cause::SlowStep,
                 evidence: format!(
@@ -398,7 +404,7 @@ impl Facts<'_> {
                 gain: self.gain(gaps),
             });
         }
-        (variation > STEADY).then(|| {
+        (variation > STEADY_VARIATION).then(|| {
             let extra: f64 = self.steady.iter().map(|batch| (batch.step - self.usual(batch)).max(0.0)).sum();
             Finding {
                 cause: Cause::NoisyStep,
@@ -431,7 +437,7 @@ impl Facts<'_> {
         let spread = Spread::of(&periods);
         let busy = self.steady.iter().map(|batch| (batch.step / batch.period.max(1e-9)).min(1.0));
         let (busy_low, busy_high) = edges(busy.collect());
-        (spread.variation > STEADY).then(|| Oscillation {
+        (spread.variation > STEADY_VARIATION).then(|| Oscillation {
             variation: spread.variation,
             period: super::period::period(&self.undisturbed(|batch| batch.period)),
             busy_low,

@@ -23,9 +23,9 @@ pub struct Batch {
     pub worker: usize,
     /// Time to read its records.
     pub read: f64,
-    /// Time to decode audio, where records are computed on demand.
+    /// Time to decode audio, if records are computed on demand.
     pub decode: f64,
-    /// Time to compute features; 0 where it is included in `decode`, since both are done in one pass.
+    /// Time to compute features; 0 if it is included in `decode`, since both are done in one pass.
     pub features: f64,
     /// Time to collate its rows.
     pub collate: f64,
@@ -86,7 +86,7 @@ pub struct CpuUsage {
     pub own: f64,
     /// Usage of all processes.
     pub all: f64,
-    /// Time that threads of this process waited for a core; `None` where the system does not report it.
+    /// Time that threads of this process waited for a core; `None` if the system does not report it.
     pub delayed: Option<Delayed>,
 }
 
@@ -113,7 +113,7 @@ pub struct CoresSample {
 pub struct GpuSample {
     /// Seconds since the trace began.
     pub at: f64,
-    /// Share of the last sampling period in which a kernel ran; `None` where it is not reported.
+    /// Share of the last sampling period in which a kernel ran; `None` if it is not reported.
     pub busy: Option<f64>,
     /// Temperature in degrees Celsius.
     pub temperature: Option<f64>,

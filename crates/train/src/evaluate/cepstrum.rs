@@ -12,10 +12,10 @@
 //! Mels of XTTS are of power. Values are comparable with each other and, roughly, with other work, whose cepstra come from
 //! other filters.
 
-use super::dtw::{Alignment, Frames, Warp, align};
+use super::dtw::{Alignment, DtwOptions, Frames, align};
 
 /// The last coefficient that is used.
-const LAST: usize = 13;
+const LAST_COEFFICIENT: usize = 13;
 
 /// The cepstra `[frames, 13]` of natural log-mel frames, coefficients 1 to 13.
 pub fn cepstra(mel: Frames<'_>) -> Vec<f32> {
@@ -24,18 +24,22 @@ pub fn cepstra(mel: Frames<'_>) -> Vec<f32> {
         let angle = std::f64::consts::PI * k as f64 * (m as f64 + 0.5) / channels as f64;
         (angle.cos() / channels as f64) as f32
     };
-    let table: Vec<Vec<f32>> = (1..=LAST).map(|k| (0..channels).map(|m| cosine(k, m)).collect()).collect();
+    let table: Vec<Vec<f32>> =
+        (1..=LAST_COEFFICIENT).map(|k| (0..channels).map(|m| cosine(k, m)).collect()).collect();
     let of = |frame: &[f32], row: &Vec<f32>| frame.iter().zip(row).map(|(x, c)| x * c).sum::<f32>();
     mel.rows().flat_map(|frame| table.iter().map(move |row| of(frame, row))).collect()
 }
 
-/// Mean distortion in dB along the path that minimises it; infinite where either sequence is empty.
+/// Mean distortion in dB along the path that minimises it; infinite if either sequence is empty.
 pub fn distortion(a: Frames<'_>, b: Frames<'_>) -> f32 {
     let (a, b) = (cepstra(a), cepstra(b));
-    let of = |values| Frames { values, channels: LAST };
+    let of = |values| Frames { values, channels: LAST_COEFFICIENT };
     // Channel means are kept: they are part of how a voice sounds.
-    let path =
-        align(of(&a), of(&b), &Warp { channel_mean: false, frame_mean: false, floor: None, band: None });
+    let path = align(
+        of(&a),
+        of(&b),
+        &DtwOptions { channel_mean: false, frame_mean: false, floor: None, band: None },
+    );
     mean_along(&a, &b, &path)
 }
 
@@ -49,7 +53,8 @@ fn mean_along(a: &[f32], b: &[f32], path: &Alignment) -> f32 {
         return f32::INFINITY;
     }
     let of = |&(i, j): &(usize, usize)| {
-        let (a, b) = (&a[i * LAST..][..LAST], &b[j * LAST..][..LAST]);
+        let (a, b) =
+            (&a[i * LAST_COEFFICIENT..][..LAST_COEFFICIENT], &b[j * LAST_COEFFICIENT..][..LAST_COEFFICIENT]);
         a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt()
     };
     let mean = path.pairs.iter().map(of).sum::<f64>() / path.pairs.len() as f64;
@@ -74,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ripple_is_as_far_as_its_root_mean_square() {
+    fn the_distortion_of_a_ripple_is_its_root_mean_square() {
         let flat = [-3.0; MELS];
         for (half_waves, decibels) in [(1, 6.0), (5, 2.0), (13, 10.0)] {
             let found = distortion(of(&flat), of(&rippled(half_waves, decibels)));
@@ -87,10 +92,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn saying_frames_twice_is_no_distortion(mel in prop::collection::vec(-11f32..2.0, 5 * MELS)) {
+        fn repeated_frames_add_no_distortion(mel in prop::collection::vec(-11f32..2.0, 5 * MELS)) {
             let slow: Vec<f32> = mel.chunks(MELS).flat_map(|frame| [frame, frame].concat()).collect();
             prop_assert!(distortion(of(&mel), of(&slow)) < 1e-4);
-            let path = align(of(&mel), of(&slow), &Warp::default());
+            let path = align(of(&mel), of(&slow), &DtwOptions::default());
             prop_assert!(distortion_along(of(&mel), of(&slow), &path) < 1e-4);
         }
     }

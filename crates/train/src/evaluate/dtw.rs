@@ -76,8 +76,8 @@ impl<'a> Frames<'a> {
 ///
 /// The default removes constant effects of voice, microphone and loudness, and keeps what changes over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Warp {
-    /// Subtracts from every channel its mean over time: the colour of voice and room.
+pub struct DtwOptions {
+    /// Subtracts from every channel its mean over time: the timbre of voice and room.
     pub channel_mean: bool,
     /// Subtracts from every frame its mean over channels: loudness. Silence then counts as much as speech.
     pub frame_mean: bool,
@@ -93,16 +93,16 @@ pub struct Warp {
     /// | 50 | 20 | 15 | 20 | 12 |
     /// | 40 | 20 | 20 | 18 | 2 |
     ///
-    /// Quiet parts distinguish sentences across voices, so with too high a floor only the voice matters.
+    /// Quiet parts distinguish sentences across voices, so with a floor that is too high only the voice matters.
     pub floor: Option<f32>,
     /// Maximum deviation of a path from the straight one, as a share of the length: with 0.2, a frame at the middle of one
     /// sequence can match those between 0.3 and 0.7 of the other. `None` sets no limit.
     pub band: Option<f32>,
 }
 
-impl Default for Warp {
-    fn default() -> Warp {
-        Warp { channel_mean: true, frame_mean: false, floor: Some(60.0), band: None }
+impl Default for DtwOptions {
+    fn default() -> DtwOptions {
+        DtwOptions { channel_mean: true, frame_mean: false, floor: Some(60.0), band: None }
     }
 }
 
@@ -111,21 +111,21 @@ impl Default for Warp {
 pub struct Alignment {
     /// Mean distance along the path, as [`distance`] returns it.
     pub distance: f32,
-    /// Pairs of frame indices in order, of the first and of the second sequence; empty where either sequence is.
+    /// Pairs of frame indices in order, of the first and of the second sequence; empty if either sequence is.
     pub pairs: Vec<(usize, usize)>,
 }
 
-/// Mean Euclidean distance of frames along the best path; infinite where either sequence is empty. Needs memory for two rows
+/// Mean Euclidean distance of frames along the best path; infinite if either sequence is empty. Needs memory for two rows
 /// of sums, not for the whole table.
-pub fn distance(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> f32 {
-    Prepared::new(a, warp).distance(&Prepared::new(b, warp), warp)
+pub fn distance(a: Frames<'_>, b: Frames<'_>, options: &DtwOptions) -> f32 {
+    Prepared::new(a, options).distance(&Prepared::new(b, options), options)
 }
 
 /// As [`distance`], with the path itself; needs one byte per pair of frames.
-pub fn align(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> Alignment {
-    let (a, b) = (Prepared::new(a, warp), Prepared::new(b, warp));
+pub fn align(a: Frames<'_>, b: Frames<'_>, options: &DtwOptions) -> Alignment {
+    let (a, b) = (Prepared::new(a, options), Prepared::new(b, options));
     let mut steps = vec![Step::Both; a.frames * b.frames];
-    let distance = a.walk(&b, warp, |i, j, step| steps[i * b.frames + j] = step);
+    let distance = a.walk(&b, options, |i, j, step| steps[i * b.frames + j] = step);
     let mut pairs = Vec::new();
     if a.frames > 0 && b.frames > 0 {
         let (mut i, mut j) = (a.frames - 1, b.frames - 1);
@@ -163,22 +163,22 @@ pub(super) struct Prepared {
 const LANES: usize = 8;
 
 impl Prepared {
-    pub(super) fn new(frames: Frames<'_>, warp: &Warp) -> Prepared {
+    pub(super) fn new(frames: Frames<'_>, options: &DtwOptions) -> Prepared {
         let (count, channels) = (frames.len(), frames.channels);
         let width = channels.next_multiple_of(LANES);
         let mut values = vec![0.0; count * width];
-        let least = warp.floor.map_or(f32::NEG_INFINITY, |decibels| {
+        let least = options.floor.map_or(f32::NEG_INFINITY, |decibels| {
             let loudest = frames.values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             loudest - decibels * std::f32::consts::LN_10 / 10.0
         });
         for (to, from) in values.chunks_exact_mut(width).zip(frames.rows()) {
             to[..channels].iter_mut().zip(from).for_each(|(to, &value)| *to = value.max(least));
-            if warp.frame_mean {
+            if options.frame_mean {
                 let mean = to.iter().sum::<f32>() / channels as f32;
                 to[..channels].iter_mut().for_each(|value| *value -= mean);
             }
         }
-        if warp.channel_mean {
+        if options.channel_mean {
             let mut means = vec![0f64; width];
             for frame in values.chunks_exact(width) {
                 means.iter_mut().zip(frame).for_each(|(sum, &value)| *sum += f64::from(value));
@@ -191,8 +191,8 @@ impl Prepared {
         Prepared { frames: count, width, values }
     }
 
-    pub(super) fn distance(&self, other: &Prepared, warp: &Warp) -> f32 {
-        self.walk(other, warp, |_, _, _| ())
+    pub(super) fn distance(&self, other: &Prepared, options: &DtwOptions) -> f32 {
+        self.walk(other, options, |_, _, _| ())
     }
 
     fn row(&self, at: usize) -> &[f32] {
@@ -200,7 +200,7 @@ impl Prepared {
     }
 
     /// Fills the table row by row, and calls `step` with the best step to each cell.
-    fn walk(&self, other: &Prepared, warp: &Warp, mut step: impl FnMut(usize, usize, Step)) -> f32 {
+    fn walk(&self, other: &Prepared, options: &DtwOptions, mut step: impl FnMut(usize, usize, Step)) -> f32 {
         assert_eq!(self.width, other.width, "both sequences need the same number of channels");
         let (n, m) = (self.frames, other.frames);
         if n == 0 || m == 0 {
@@ -211,7 +211,7 @@ impl Prepared {
         for i in 0..n {
             row.fill(f64::INFINITY);
             let frame = self.row(i);
-            for j in within(warp.band, i, n, m) {
+            for j in within(options.band, i, n, m) {
                 let local = f64::from(euclidean(frame, other.row(j)));
                 if (i, j) == (0, 0) {
                     row[1] = 2.0 * local;
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PLAIN: Warp = Warp { channel_mean: false, frame_mean: false, floor: None, band: None };
+    const PLAIN: DtwOptions = DtwOptions { channel_mean: false, frame_mean: false, floor: None, band: None };
 
     fn frames(values: &[f32], channels: usize) -> Frames<'_> {
         Frames::new(values, channels).unwrap()
@@ -295,16 +295,16 @@ mod tests {
         }
 
         #[test]
-        fn a_path_is_whole_and_its_sum_is_the_distance(
+        fn a_path_has_no_gaps_and_its_mean_cost_is_the_distance(
             a in prop::collection::vec(-9f32..9.0, 3 * 4),
             b in prop::collection::vec(-9f32..9.0, 3..27),
             band in prop::option::of(0f32..1.0),
         ) {
             let b = &b[..b.len() / 3 * 3];
-            let warp = Warp { band, ..PLAIN };
+            let options = DtwOptions { band, ..PLAIN };
             let (a, b) = (frames(&a, 3), frames(b, 3));
-            let found = align(a, b, &warp);
-            prop_assert_eq!(found.distance, distance(a, b, &warp));
+            let found = align(a, b, &options);
+            prop_assert_eq!(found.distance, distance(a, b, &options));
             prop_assert_eq!(found.pairs.first(), Some(&(0, 0)));
             prop_assert_eq!(found.pairs.last(), Some(&(a.len() - 1, b.len() - 1)));
             let local = |(i, j): (usize, usize)| {
@@ -321,31 +321,31 @@ mod tests {
         }
 
         #[test]
-        fn a_band_only_lengthens_and_order_does_not_matter(
+        fn a_band_never_lowers_the_distance_and_the_distance_is_symmetric(
             a in prop::collection::vec(-9f32..9.0, 1..40),
             b in prop::collection::vec(-9f32..9.0, 1..40),
             band in 0f32..1.0,
         ) {
             let (a, b) = (frames(&a, 1), frames(&b, 1));
             let free = distance(a, b, &PLAIN);
-            let narrow = distance(a, b, &Warp { band: Some(band), ..PLAIN });
+            let narrow = distance(a, b, &DtwOptions { band: Some(band), ..PLAIN });
             prop_assert!(narrow.is_finite() && narrow >= free - 1e-5, "{narrow} in a band, {free} without");
             prop_assert!((distance(b, a, &PLAIN) - free).abs() < 1e-4);
             prop_assert_eq!(distance(a, a, &PLAIN), 0.0);
         }
 
         #[test]
-        fn what_every_frame_has_is_not_heard(
+        fn constant_offsets_do_not_change_the_distance(
             a in prop::collection::vec(-9f32..9.0, 3 * 7),
             colour in prop::array::uniform3(-5f32..5.0),
         ) {
             let other: Vec<f32> = a.iter().enumerate().map(|(i, x)| x + colour[i % 3]).collect();
             let (a, other) = (frames(&a, 3), frames(&other, 3));
-            let still = |a, b, warp: Warp| distance(a, b, &warp);
-            let coloured = still(a, other, Warp { channel_mean: true, ..PLAIN });
+            let still = |a, b, options: DtwOptions| distance(a, b, &options);
+            let coloured = still(a, other, DtwOptions { channel_mean: true, ..PLAIN });
             let louder = |(i, row): (usize, &[f32])| row.iter().map(|x| x + colour[i % 3]).collect::<Vec<_>>();
             let loud: Vec<f32> = a.rows().enumerate().flat_map(louder).collect();
-            let loud = still(a, frames(&loud, 3), Warp { frame_mean: true, ..PLAIN });
+            let loud = still(a, frames(&loud, 3), DtwOptions { frame_mean: true, ..PLAIN });
             prop_assert!(coloured < 1e-4 && loud < 1e-4, "{coloured} and {loud}");
         }
     }
@@ -354,8 +354,8 @@ mod tests {
     fn empty_sequences_are_infinitely_far_and_nan_is_an_error() {
         let (none, one) = (frames(&[], 2), [0.0, 0.0]);
         assert!(none.is_empty());
-        assert_eq!(distance(none, frames(&one, 2), &Warp::default()), f32::INFINITY);
-        let found = align(frames(&one, 2), none, &Warp::default());
+        assert_eq!(distance(none, frames(&one, 2), &DtwOptions::default()), f32::INFINITY);
+        let found = align(frames(&one, 2), none, &DtwOptions::default());
         assert_eq!(found, Alignment { distance: f32::INFINITY, pairs: Vec::new() });
         let ragged = Frames::new(&one, 3).unwrap_err();
         assert_eq!(ragged.to_string(), "2 values are not a whole number of frames of 3 channels");

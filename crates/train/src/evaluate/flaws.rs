@@ -1,29 +1,29 @@
-//! Flaws of an utterance that show without a recording or a recogniser: silence instead of speech, and loops.
+//! Flaws of an utterance that can be detected without a recording or a recogniser: silence instead of speech, and loops.
 
 use super::cepstrum::cepstra;
 use super::dtw::Frames;
 use serde::{Deserialize, Serialize};
 
 /// Audio with a peak below this is silent.
-const INAUDIBLE: f32 = 1e-3;
+const SILENT_PEAK: f32 = 1e-3;
 
 /// Frames this many decibels below the loudest are a pause.
-const PAUSE: f32 = 40.0;
+const PAUSE_DB: f32 = 40.0;
 
 /// Length of a pause, in seconds, that no reader makes within a sentence.
 const LONG_PAUSE: f32 = 1.5;
 
 /// Length of one repetition of a loop, in frames of 11.6 ms: a tenth of a second to three seconds.
-const ROUND: std::ops::RangeInclusive<usize> = 9..=258;
+const PERIOD_FRAMES: std::ops::RangeInclusive<usize> = 9..=258;
 
-/// Minimum seconds, and number of repetitions, over which the audio must be similar to itself one period earlier: a loop is
-/// said three times, and for two seconds in all. A digit read two or three times is not a loop.
-const LOOPING: f32 = 1.4;
-const AGAIN: usize = 2;
+/// Minimum seconds, and number of repetitions, over which the audio must be similar to itself one period earlier: a loop
+/// occurs three times, for two seconds in all. A digit read two or three times is not a loop.
+const MIN_LOOP_SECONDS: f32 = 1.4;
+const MIN_REPETITIONS: usize = 2;
 
 /// Maximum mean difference there, in dB of cepstral distortion. The same word said twice by the same speaker differs by 4 to
 /// 6.
-const ALIKE: f32 = 2.0;
+const MAX_LOOP_DISTORTION: f32 = 2.0;
 
 /// Flaws of one utterance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,14 +36,14 @@ pub struct Flaws {
     pub longest_pause: f32,
     /// Whether there is a pause longer than 1.5 s.
     pub long_pause: bool,
-    /// Seconds over which the audio repeats itself; `None` where it does not for at least 1.4 s and two repetitions.
+    /// Seconds over which the audio repeats itself; `None` if it does not for at least 1.4 s and two repetitions.
     pub looping: Option<f32>,
 }
 
 /// Finds the flaws of an utterance, from its samples and its log-mels, which are `hop` seconds apart.
 pub fn flaws(samples: &[f32], mel: Frames<'_>, hop: f32) -> Flaws {
     let loudest = samples.iter().fold(0f32, |most, sample| most.max(sample.abs()));
-    if loudest < INAUDIBLE || mel.is_empty() {
+    if loudest < SILENT_PEAK || mel.is_empty() {
         return Flaws { silent: true, quiet: 1.0, longest_pause: 0.0, long_pause: false, looping: None };
     }
     // Natural logarithm of a frame's power, summed over its channels.
@@ -51,7 +51,7 @@ pub fn flaws(samples: &[f32], mel: Frames<'_>, hop: f32) -> Flaws {
         |frame: &[f32]| frame.iter().map(|value| f64::from(*value).exp()).sum::<f64>().max(1e-30).ln();
     let powers: Vec<f64> = mel.rows().map(power).collect();
     let top = powers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let least = top - f64::from(PAUSE) * std::f64::consts::LN_10 / 10.0;
+    let least = top - f64::from(PAUSE_DB) * std::f64::consts::LN_10 / 10.0;
     let quiet: Vec<bool> = powers.iter().map(|&power| power < least).collect();
     let longest_pause = longest(quiet.iter().copied()) as f32 * hop;
     let looping = looping(mel, &quiet, hop);
@@ -84,11 +84,11 @@ fn looping(mel: Frames<'_>, quiet: &[bool], hop: f32) -> Option<f32> {
         let squares: f32 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
         10.0 * 2f32.sqrt() / std::f32::consts::LN_10 * squares.sqrt()
     };
-    let wanted = (LOOPING / hop).ceil() as usize;
+    let wanted = (MIN_LOOP_SECONDS / hop).ceil() as usize;
     let mut most = 0;
-    for round in ROUND.take_while(|round| round + wanted <= mel.len()) {
-        // At least two periods long: the content has then been said three times in full.
-        let window = wanted.max(AGAIN * round);
+    for round in PERIOD_FRAMES.take_while(|round| round + wanted <= mel.len()) {
+        // At least two periods long: the content has then occurred three times in full.
+        let window = wanted.max(MIN_REPETITIONS * round);
         if round + window > mel.len() {
             break;
         }
@@ -111,7 +111,7 @@ fn looping(mel: Frames<'_>, quiet: &[bool], hop: f32) -> Option<f32> {
                 loud -= 1;
             }
             let full = at + 1 >= window;
-            let alike = full && loud * 2 >= window && sum / loud as f64 <= f64::from(ALIKE);
+            let alike = full && loud * 2 >= window && sum / loud as f64 <= f64::from(MAX_LOOP_DISTORTION);
             run = match (alike, run) {
                 (true, 0) => window,
                 (true, run) => run + 1,

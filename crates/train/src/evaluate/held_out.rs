@@ -1,6 +1,6 @@
 //! Speaks validation sentences and compares them with their recordings.
 
-use super::dtw::{Frames, Warp};
+use super::dtw::{DtwOptions, Frames};
 use super::listener::Listener;
 use super::measures::Meter;
 use super::rank::{self, Ranking};
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 /// Output options of an evaluation.
 #[derive(Default)]
-pub struct Keeping<'a> {
+pub struct EvaluationOutput<'a> {
     /// Folder for audio files and recordings, under the names in the report; `None` keeps no files.
     pub folder: Option<&'a Path>,
     /// Transcribes every audio file that is kept.
@@ -46,7 +46,7 @@ pub fn evaluate(
     known: &[&Utterance],
     held_out: &[&Utterance],
     request: &EvaluationRequest,
-    mut keeping: Keeping<'_>,
+    mut output: EvaluationOutput<'_>,
     JobControl { progress, stop }: JobControl<'_>,
 ) -> Result<Evaluation, TextsError> {
     let seed = Seed::new(request.seed).derive("evaluate");
@@ -96,7 +96,7 @@ pub fn evaluate(
         let spoken = synthesizer.speak_with(&right.text, &right.language, reference, &options)?;
         let clip = Clip { samples: spoken.samples, sample_rate: spoken.rate };
         let own = mel(&clip);
-        let warp = Warp::default();
+        let warp = DtwOptions::default();
         let frames = |values| Frames::new(values, BANDS).ok();
         // Audio with NaN or Inf cannot be compared and counts as wrong: leaving it out would make the rest look better.
         let own_frames = frames(&own[..]).or_else(|| frames(&[]));
@@ -118,16 +118,16 @@ pub fn evaluate(
         let at = references.keys().position(|name| *name == right.speaker);
         let who = heard.as_deref().filter(|_| vectors.len() == references.len());
         measures.similarity = who.zip(reference.speaker.as_deref()).and_then(|(a, b)| rank::similarity(a, b));
-        let file = match keeping.folder {
+        let file = match output.folder {
             Some(folder) => {
                 let name = samples::unique_name(&right.id, &mut names);
                 texts::keep_original(folder, &name, &recording)?;
                 let file = format!("{name}.wav");
                 texts::keep_spoken(&folder.join(&file), &clip)?;
-                if let Some(listener) = keeping.listener.as_deref_mut() {
+                if let Some(listener) = output.listener.as_deref_mut() {
                     measures.heard = match measures.flaws.silent {
-                        true => Some(listener.nothing(&right.text, &right.language)),
-                        false => listener.hear(&folder.join(&file), &right.text, &right.language),
+                        true => Some(listener.silence(&right.text, &right.language)),
+                        false => listener.transcribe(&folder.join(&file), &right.text, &right.language),
                     };
                     if let Some(error) = listener.failed().filter(|_| !said) {
                         progress.say(&format!(
@@ -145,11 +145,11 @@ pub fn evaluate(
             text: right.text.clone(),
             speaker: right.speaker.clone(),
             seconds: clip.seconds() as f32,
-            sentence_place: ranking.place(0),
+            sentence_place: ranking.rank(0),
             heard: ranking.nearest().map(|i| candidates[i].text.clone()),
             distance: Some(ranking.distances[0]).filter(|d| d.is_finite()),
             distortion: measures.against.distortion,
-            speaker_place: who.zip(at).map(|(heard, at)| rank::speakers(heard, &vectors).place(at)),
+            speaker_place: who.zip(at).map(|(heard, at)| rank::speakers(heard, &vectors).rank(at)),
             similarity: measures.similarity,
             file,
             measures: Some(measures),

@@ -39,7 +39,7 @@ pub struct Row<'a> {
     pub text: &'a str,
     /// A remark, such as an error.
     pub note: Option<&'a str>,
-    /// One cell per column; `None` where there is no audio.
+    /// One cell per column; `None` if there is no audio.
     pub cells: Vec<Option<Cell<'a>>>,
 }
 
@@ -117,7 +117,7 @@ impl Row<'_> {
             out.push_str("<td>");
             if let Some(Cell { file, measures }) = cell {
                 let _ = write!(out, "<audio controls preload=\"none\" src=\"{}\"></audio>", address(file));
-                measures.iter().for_each(|measures| out.push_str(&described(measures)));
+                measures.iter().for_each(|measures| out.push_str(&describe_measures(measures)));
             }
             out.push_str("</td>");
         }
@@ -126,7 +126,7 @@ impl Row<'_> {
 }
 
 /// Describes the measures of one audio file.
-fn described(measures: &Measures) -> String {
+fn describe_measures(measures: &Measures) -> String {
     let mut out = String::new();
     if let Some(heard) = &measures.heard {
         let class = if heard.score.words.errors > 0 { "bad" } else { "note" };
@@ -190,7 +190,7 @@ fn address(path: &str) -> String {
 mod tests {
     use super::*;
     use crate::evaluate::flaws::Flaws;
-    use crate::evaluate::measures::Heard;
+    use crate::evaluate::measures::Recognition;
     use crate::evaluate::words::score;
     use myxtts_run::seed::Seed;
     use myxtts_text::compare::NumeralReading;
@@ -200,7 +200,8 @@ mod tests {
         let transcript = "<script>alert(1)</script>".to_owned();
         let score = score("hello", &transcript, "en", NumeralReading::Numbers);
         let flaws = Flaws { looping: Some(1.0), ..Flaws::default() };
-        let measures = Measures { heard: Some(Heard { transcript, score }), flaws, ..Measures::default() };
+        let measures =
+            Measures { heard: Some(Recognition { transcript, score }), flaws, ..Measures::default() };
         let figures = Figures::of([&measures], Seed::new(0));
         let cell = |file: &str| Some(Cell { file: file.to_owned(), measures: Some(&measures) });
         let row =

@@ -20,7 +20,7 @@ pub struct Figure {
     pub count: usize,
 }
 
-/// Sum of the first numbers over the sum of the second, one pair per utterance; `None` where the quotient is NaN or Inf.
+/// Sum of the first numbers over the sum of the second, one pair per utterance; `None` if the quotient is NaN or Inf.
 /// Pairs with a NaN or Inf are left out.
 pub fn ratio(pairs: &[(f64, f64)], seed: Seed) -> Option<Figure> {
     let pairs: Vec<(f64, f64)> =
@@ -49,7 +49,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn no_items_give_none_and_one_is_its_own_interval() {
+    fn without_values_there_is_no_figure_and_a_single_value_has_an_empty_interval() {
         let seed = Seed::new(1);
         assert_eq!(ratio(&[], seed), None);
         assert_eq!(ratio(&[(1.0, 0.0)], seed), None);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_covers_the_truth_about_as_often_as_it_says() {
+    fn the_interval_has_about_its_nominal_coverage() {
         // The mean of 40 normal samples around 2, a hundred times.
         let covers = |trial: u64| {
             let values = Stream::new(trial).normals(40);
@@ -75,12 +75,12 @@ mod tests {
             let found = ratio(&pairs, Seed::new(5)).unwrap();
             found.high - found.low
         };
-        assert!(narrow(400) < 0.5 * narrow(25), "more utterances are surer");
+        assert!(narrow(400) < 0.5 * narrow(25), "more utterances must narrow the interval");
     }
 
     proptest! {
         #[test]
-        fn the_figure_is_between_its_ends_and_repeats(
+        fn the_interval_is_within_the_range_of_values_and_deterministic(
             pairs in prop::collection::vec((0f64..9.0, 1f64..9.0), 1..30), seed: u64,
         ) {
             let found = ratio(&pairs, Seed::new(seed)).unwrap();

@@ -1,7 +1,7 @@
-//! A recogniser in use: it transcribes one file after another until it fails once. The failure is reported and the
-//! recogniser is not used again; the work continues without it.
+//! Transcribes one file after another until the recogniser fails once. The failure is reported, and the work continues
+//! without the recogniser.
 
-use super::measures::Heard;
+use super::measures::Recognition;
 use super::recognizer::{Recognizer, RecognizerError};
 use super::words;
 use myxtts_run::plan::TrainingPlan;
@@ -9,7 +9,7 @@ use myxtts_text::compare::NumeralReading;
 use std::path::Path;
 use std::time::Duration;
 
-/// A recogniser in use.
+/// A recogniser that is used until its first failure.
 #[derive(Debug)]
 pub struct Listener {
     recognizer: Recognizer,
@@ -23,7 +23,7 @@ impl Listener {
         Listener { recognizer, numerals, failed: None }
     }
 
-    /// The recogniser of the settings; `None` where they name none. A command has priority over an address.
+    /// The recogniser of the settings; `None` if they name none. A command has priority over an address.
     pub fn of(plan: &TrainingPlan) -> Result<Option<Listener>, RecognizerError> {
         let numerals = if plan.recognizer_digits { NumeralReading::Digits } else { NumeralReading::Numbers };
         let recognizer = match (&plan.recognizer_command, &plan.recognizer_url) {
@@ -35,17 +35,17 @@ impl Listener {
     }
 
     /// Sets the time limit of one recognition.
-    pub fn with_patience(self, patience: Duration) -> Listener {
-        Listener { recognizer: self.recognizer.with_patience(patience), ..self }
+    pub fn with_timeout(self, timeout: Duration) -> Listener {
+        Listener { recognizer: self.recognizer.with_timeout(timeout), ..self }
     }
 
     /// Transcribes a WAV file that should contain `text`; `None` once the recogniser has failed.
-    pub fn hear(&mut self, wav: &Path, text: &str, language: &str) -> Option<Heard> {
+    pub fn transcribe(&mut self, wav: &Path, text: &str, language: &str) -> Option<Recognition> {
         if self.failed.is_some() {
             return None;
         }
         match self.recognizer.recognize(wav, language) {
-            Ok(transcript) => Some(self.heard(transcript, text, language)),
+            Ok(transcript) => Some(self.recognition(transcript, text, language)),
             Err(error) => {
                 self.failed = Some(error);
                 None
@@ -55,13 +55,13 @@ impl Listener {
 
     /// The result for silence: an empty transcript in which every word is an error. Recognisers tend to invent words for
     /// silence.
-    pub fn nothing(&self, text: &str, language: &str) -> Heard {
-        self.heard(String::new(), text, language)
+    pub fn silence(&self, text: &str, language: &str) -> Recognition {
+        self.recognition(String::new(), text, language)
     }
 
-    fn heard(&self, transcript: String, text: &str, language: &str) -> Heard {
+    fn recognition(&self, transcript: String, text: &str, language: &str) -> Recognition {
         let score = words::score(text, &transcript, language, self.numerals);
-        Heard { transcript, score }
+        Recognition { transcript, score }
     }
 
     /// Why the recogniser is not used any more.

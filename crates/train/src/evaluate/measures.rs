@@ -11,7 +11,7 @@
 //! | silence, pauses, loops | nothing | [`super::flaws`] |
 
 use super::cepstrum;
-use super::dtw::{Frames, Warp, align};
+use super::dtw::{DtwOptions, Frames, align};
 use super::flaws::{self, Flaws};
 use super::interval::{self, Figure};
 use super::pitch;
@@ -30,14 +30,14 @@ const KEEP_MS: f32 = 50.0;
 
 /// Differences from the recording of the same text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Against {
+pub struct ReferenceMeasures {
     /// Mel-cepstral distortion in dB.
     pub distortion: Option<f32>,
     /// Mean absolute difference of natural log-mels.
     pub mel_distance: Option<f32>,
     /// Root mean square difference of the natural logarithms of the pitch.
     pub log_f0_rmse: Option<f32>,
-    /// Share of aligned frames of which only one has a pitch.
+    /// Share of aligned frame pairs in which only one frame has a pitch.
     pub voicing_error: Option<f32>,
     /// Duration over that of the recording, both without silence at their ends.
     pub duration_ratio: Option<f32>,
@@ -45,7 +45,7 @@ pub struct Against {
 
 /// The result of a recogniser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Heard {
+pub struct Recognition {
     /// The transcript as the recogniser wrote it.
     pub transcript: String,
     /// Errors compared with the text.
@@ -61,14 +61,14 @@ pub struct Measures {
     /// Flaws that show without a recording.
     #[serde(flatten)]
     pub flaws: Flaws,
-    /// Differences from the recording; all `None` where there is none.
+    /// Differences from the recording; all `None` if there is none.
     #[serde(flatten)]
-    pub against: Against,
+    pub against: ReferenceMeasures,
     /// Cosine between the speaker vectors of the audio and of its voice, by the model's own encoder.
     pub similarity: Option<f32>,
     /// Recogniser result; `None` without a recogniser.
     #[serde(flatten)]
-    pub heard: Option<Heard>,
+    pub heard: Option<Recognition>,
 }
 
 /// Measures utterances. Reuse it: it caches front-ends.
@@ -94,7 +94,7 @@ impl Meter {
         Meter { extractor: MelExtractor::new(FrontEnd::Dvae) }
     }
 
-    /// Measures audio, compared with the recording of the same text where there is one. The caller fills in speaker
+    /// Measures audio, compared with the recording of the same text if there is one. The caller fills in speaker
     /// similarity and recognition.
     pub fn measure(&mut self, sound: &Clip, recording: Option<&Clip>) -> Measures {
         let hop = FrontEnd::Dvae.hop() as f32 / FrontEnd::Dvae.sample_rate() as f32;
@@ -114,13 +114,13 @@ impl Meter {
         }
     }
 
-    fn compare(&mut self, sound: &Clip, recording: &Clip) -> Against {
+    fn compare(&mut self, sound: &Clip, recording: &Clip) -> ReferenceMeasures {
         let (a, b) = (self.prepare(sound, true), self.prepare(recording, true));
         let channels = FrontEnd::Dvae.channels();
         let (Ok(x), Ok(y)) = (Frames::new(&a.mel, channels), Frames::new(&b.mel, channels)) else {
-            return Against::default();
+            return ReferenceMeasures::default();
         };
-        let path = align(x, y, &Warp::default());
+        let path = align(x, y, &DtwOptions::default());
         let apart = |&(i, j): &(usize, usize)| {
             let row = |mel: &[f32], at: usize| mel[at * channels..][..channels].to_vec();
             row(&a.mel, i).iter().zip(row(&b.mel, j)).map(|(a, b)| f64::from((a - b).abs())).sum::<f64>()
@@ -129,7 +129,7 @@ impl Meter {
         let mel_distance = path.pairs.iter().map(apart).sum::<f64>() / (pairs * channels) as f64;
         let pitches = pitch::compare(&pitch::pitch(&a.samples), &pitch::pitch(&b.samples), &path.pairs);
         let finite = |value: f32| Some(value).filter(|value| value.is_finite());
-        Against {
+        ReferenceMeasures {
             distortion: finite(cepstrum::distortion_along(x, y, &path)),
             mel_distance: finite(mel_distance as f32),
             log_f0_rmse: pitches.and_then(|pitches| pitches.log_rmse),

@@ -8,17 +8,17 @@ use myxtts_data::mel::FrontEnd;
 use rayon::prelude::*;
 
 /// Lowest and highest pitch of the search, in hertz: from a deep male voice to a child.
-const LOWEST: f32 = 60.0;
-const HIGHEST: f32 = 500.0;
+const MIN_PITCH: f32 = 60.0;
+const MAX_PITCH: f32 = 500.0;
 
 /// Samples that are compared at every lag: two periods of a voice of 88 Hz.
 const WINDOW: usize = 512;
 
 /// Maximum difference of the signal to itself at its period: 0 is exactly periodic, noise is near 1.
-const UNLIKE: f32 = 0.15;
+const MAX_DIFFERENCE: f32 = 0.15;
 
 /// Frames this many decibels below the loudest are quiet.
-const QUIET: f32 = 40.0;
+const QUIET_DB: f32 = 40.0;
 
 /// The pitch in hertz at every hop of the DVAE's front-end, of samples at its rate; `None` for frames without a pitch.
 pub fn pitch(samples: &[f32]) -> Vec<Option<f32>> {
@@ -26,7 +26,7 @@ pub fn pitch(samples: &[f32]) -> Vec<Option<f32>> {
     if samples.is_empty() || samples.iter().any(|sample| !sample.is_finite()) {
         return Vec::new();
     }
-    let (shortest, longest) = ((rate / HIGHEST) as usize, (rate / LOWEST).ceil() as usize);
+    let (shortest, longest) = ((rate / MAX_PITCH) as usize, (rate / MIN_PITCH).ceil() as usize);
     let whole = WINDOW + longest;
     let frames = samples.len() / hop + 1;
     let cut = |frame: usize| -> Vec<f32> {
@@ -36,7 +36,7 @@ pub fn pitch(samples: &[f32]) -> Vec<Option<f32>> {
     };
     let power = |frame: &[f32]| frame.iter().map(|x| x * x).sum::<f32>() / frame.len() as f32;
     let powers: Vec<f32> = (0..frames).into_par_iter().map(|frame| power(&cut(frame))).collect();
-    let least = powers.iter().copied().fold(0.0, f32::max) * 10f32.powf(-QUIET / 10.0);
+    let least = powers.iter().copied().fold(0.0, f32::max) * 10f32.powf(-QUIET_DB / 10.0);
     let of = |frame: usize| {
         let audible = powers[frame] > least.max(1e-9);
         audible.then(|| period(&cut(frame), shortest, longest)).flatten().map(|lag| rate / lag)
@@ -63,7 +63,7 @@ fn period(frame: &[f32], shortest: usize, longest: usize) -> Option<f32> {
         sum += apart;
         unlike[lag] = if sum > 0.0 { apart * lag as f32 / sum } else { 1.0 };
     }
-    let mut lag = (shortest..=longest).find(|&lag| unlike[lag] < UNLIKE)?;
+    let mut lag = (shortest..=longest).find(|&lag| unlike[lag] < MAX_DIFFERENCE)?;
     while lag < longest && unlike[lag + 1] < unlike[lag] {
         lag += 1;
     }
@@ -81,12 +81,12 @@ pub struct PitchError {
     /// Root mean square difference of the natural logarithms, over frames where both have a pitch; `None` with too few such
     /// frames.
     pub log_rmse: Option<f32>,
-    /// Share of frame pairs of which only one has a pitch.
+    /// Share of frame pairs in which only one frame has a pitch.
     pub voicing: f32,
 }
 
 /// Minimum number of pairs with a pitch on both sides: a tenth of a second.
-const FEWEST: usize = 9;
+const MIN_PAIRS: usize = 9;
 
 /// Compares two pitch contours along pairs of frames; `None` without pairs.
 pub fn compare(a: &[Option<f32>], b: &[Option<f32>], pairs: &[(usize, usize)]) -> Option<PitchError> {
@@ -104,7 +104,7 @@ pub fn compare(a: &[Option<f32>], b: &[Option<f32>], pairs: &[(usize, usize)]) -
         }
     }
     (all > 0).then(|| PitchError {
-        log_rmse: (both >= FEWEST).then(|| (squares / both as f64).sqrt() as f32),
+        log_rmse: (both >= MIN_PAIRS).then(|| (squares / both as f64).sqrt() as f32),
         voicing: differ as f32 / all as f32,
     })
 }

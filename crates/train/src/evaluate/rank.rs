@@ -2,39 +2,39 @@
 
 use rayon::prelude::*;
 
-use super::dtw::{Frames, Prepared, Warp};
+use super::dtw::{DtwOptions, Frames, Prepared};
 
 /// The distance of each candidate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranking {
-    /// Distance per candidate, in the order given; infinite where nothing was spoken.
+    /// Distance per candidate, in the order given; infinite if nothing was spoken.
     pub distances: Vec<f32>,
 }
 
 impl Ranking {
-    /// Index of the nearest candidate; `None` where all distances are infinite.
+    /// Index of the nearest candidate; `None` if all distances are infinite.
     pub fn nearest(&self) -> Option<usize> {
         let all = self.distances.iter().enumerate().filter(|(_, distance)| distance.is_finite());
         all.min_by(|a, b| a.1.total_cmp(b.1)).map(|(at, _)| at)
     }
 
-    /// The rank of a candidate, 1 for the nearest. Ties count against it, and so do all others where nothing was spoken: a
+    /// The rank of a candidate, 1 for the nearest. Ties count against it, and so do all others if nothing was spoken: a
     /// model that gives the same output for everything must not rank first.
-    pub fn place(&self, candidate: usize) -> usize {
+    pub fn rank(&self, candidate: usize) -> usize {
         let own = self.distances[candidate];
         1 + self.distances.iter().enumerate().filter(|&(at, &d)| at != candidate && d <= own).count()
     }
 
     /// Whether a candidate is strictly nearer than all others.
     pub fn is_first(&self, candidate: usize) -> bool {
-        self.place(candidate) == 1 && self.distances[candidate].is_finite()
+        self.rank(candidate) == 1 && self.distances[candidate].is_finite()
     }
 }
 
 /// Compares the mel of the synthesised audio with the reference mel of every candidate sentence, on all cores.
-pub fn sentences(spoken: Frames<'_>, candidates: &[Frames<'_>], warp: &Warp) -> Ranking {
-    let spoken = Prepared::new(spoken, warp);
-    let far = |candidate: &Frames<'_>| spoken.distance(&Prepared::new(*candidate, warp), warp);
+pub fn sentences(spoken: Frames<'_>, candidates: &[Frames<'_>], options: &DtwOptions) -> Ranking {
+    let spoken = Prepared::new(spoken, options);
+    let far = |candidate: &Frames<'_>| spoken.distance(&Prepared::new(*candidate, options), options);
     Ranking { distances: candidates.par_iter().map(far).collect() }
 }
 
@@ -44,7 +44,7 @@ pub fn speakers(heard: &[f32], candidates: &[&[f32]]) -> Ranking {
     Ranking { distances: candidates.iter().map(far).collect() }
 }
 
-/// Cosine between two vectors of the same length; `None` where one of them is zero.
+/// Cosine between two vectors of the same length; `None` if one of them is zero.
 pub fn similarity(a: &[f32], b: &[f32]) -> Option<f32> {
     assert_eq!(a.len(), b.len(), "both vectors must come from one speaker encoder");
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     /// Pseudo-random numbers between -1 and 1 for a seed.
-    fn drawn(seed: u64, len: usize) -> Vec<f32> {
+    fn random_values(seed: u64, len: usize) -> Vec<f32> {
         myxtts_tensor::random::Stream::new(seed).normals(len)
     }
 
@@ -85,30 +85,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_meant_is_nearest_at_any_pace(
+        fn the_right_sentence_is_nearest_at_any_speed(
             seed in 0u64..1000, meant in 0usize..6, frames in 20usize..60, pace in 0.6f32..1.7,
         ) {
             // Smooth like speech: every third frame is random, the others are interpolated.
             let mel = |i: u64| {
                 let frames = frames + 3 * i as usize;
-                stretched(&drawn(seed * 10 + i, frames / 3 * CHANNELS), frames)
+                stretched(&random_values(seed * 10 + i, frames / 3 * CHANNELS), frames)
             };
             let mels: Vec<Vec<f32>> = (0..6).map(mel).collect();
             let candidates: Vec<Frames<'_>> = mels.iter().map(|mel| of(mel)).collect();
-            let same = sentences(candidates[meant], &candidates, &Warp::default());
+            let same = sentences(candidates[meant], &candidates, &DtwOptions::default());
             prop_assert!(same.is_first(meant) && same.nearest() == Some(meant), "{same:?}");
             prop_assert_eq!(same.distances[meant], 0.0);
             let count = (candidates[meant].len() as f32 * pace) as usize;
             let other = stretched(&mels[meant], count);
             for band in [None, Some(0.2)] {
-                let found = sentences(of(&other), &candidates, &Warp { band, ..Warp::default() });
+                let found = sentences(of(&other), &candidates, &DtwOptions { band, ..DtwOptions::default() });
                 prop_assert!(found.is_first(meant), "{meant} at {pace}: {found:?}");
             }
         }
 
         #[test]
-        fn a_speaker_is_nearest_at_any_loudness(seed in 0u64..1000, who in 0usize..5, loud in 0.01f32..100.0) {
-            let all: Vec<Vec<f32>> = (0..5).map(|i| drawn(seed * 5 + i, 16)).collect();
+        fn the_right_speaker_is_nearest_at_any_vector_length(seed in 0u64..1000, who in 0usize..5, loud in 0.01f32..100.0) {
+            let all: Vec<Vec<f32>> = (0..5).map(|i| random_values(seed * 5 + i, 16)).collect();
             let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
             let heard: Vec<f32> = all[who].iter().map(|x| x * loud).collect();
             let found = speakers(&heard, &all);
@@ -120,20 +120,20 @@ mod tests {
 
     #[test]
     fn silence_matches_no_candidate() {
-        let (a, b) = (drawn(1, 40), drawn(2, 40));
-        let found = sentences(of(&[]), &[of(&a), of(&b)], &Warp::default());
+        let (a, b) = (random_values(1, 40), random_values(2, 40));
+        let found = sentences(of(&[]), &[of(&a), of(&b)], &DtwOptions::default());
         assert_eq!(found.nearest(), None);
-        assert_eq!([found.place(0), found.place(1)], [2, 2]);
-        assert!(!sentences(of(&[]), &[of(&a)], &Warp::default()).is_first(0));
+        assert_eq!([found.rank(0), found.rank(1)], [2, 2]);
+        assert!(!sentences(of(&[]), &[of(&a)], &DtwOptions::default()).is_first(0));
         let found = speakers(&[0.0; 40], &[&a, &b]);
         assert!(!found.is_first(0) && !found.is_first(1));
         assert_eq!(similarity(&a, &[0.0; 40]), None);
     }
 
     #[test]
-    fn ties_have_no_first() {
+    fn a_tie_has_no_first_candidate() {
         let found = Ranking { distances: vec![1.0, 1.0, 2.0] };
-        assert_eq!([found.place(0), found.place(1), found.place(2)], [2, 2, 3]);
+        assert_eq!([found.rank(0), found.rank(1), found.rank(2)], [2, 2, 3]);
         assert!(!found.is_first(0) && !found.is_first(1));
     }
 }

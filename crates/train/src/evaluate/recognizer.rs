@@ -13,10 +13,10 @@ pub const WAV: &str = "{wav}";
 pub const LANGUAGE: &str = "{language}";
 
 /// Default time limit of a recognition. Whisper on a slow CPU takes minutes to load.
-const PATIENCE: Duration = Duration::from_secs(600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum length of an answer, in bytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
 /// Why recognition failed.
 #[derive(Debug, thiserror::Error)]
@@ -57,12 +57,12 @@ impl RecognizerError {
 /// A speech recogniser.
 #[derive(Clone, Debug)]
 pub struct Recognizer {
-    way: Way,
-    patience: Duration,
+    backend: Backend,
+    timeout: Duration,
 }
 
 #[derive(Clone, Debug)]
-enum Way {
+enum Backend {
     /// The program and its arguments.
     Command(Vec<String>),
     /// Address of the transcription endpoint, and the model to request.
@@ -71,9 +71,9 @@ enum Way {
 
 impl fmt::Display for Recognizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.way {
-            Way::Command(words) => f.write_str(&words.join(" ")),
-            Way::Url { address, model } => write!(f, "{address} ({model})"),
+        match &self.backend {
+            Backend::Command(words) => f.write_str(&words.join(" ")),
+            Backend::Url { address, model } => write!(f, "{address} ({model})"),
         }
     }
 }
@@ -95,7 +95,7 @@ impl Recognizer {
         if !words.iter().any(|word| word.contains(WAV)) {
             return Err(wrong("does not contain {wav}: write {wav} in place of the audio file"));
         }
-        Ok(Recognizer { way: Way::Command(words), patience: PATIENCE })
+        Ok(Recognizer { backend: Backend::Command(words), timeout: DEFAULT_TIMEOUT })
     }
 
     /// A server below `base` (`http://127.0.0.1:8000/v1`): audio is posted to `base/audio/transcriptions`.
@@ -114,19 +114,22 @@ impl Recognizer {
             return Err(wrong("has no host: write http://HOST:PORT/v1"));
         }
         let address = format!("{}/audio/transcriptions", base.trim_end_matches('/'));
-        Ok(Recognizer { way: Way::Url { address, model: model.to_owned() }, patience: PATIENCE })
+        Ok(Recognizer {
+            backend: Backend::Url { address, model: model.to_owned() },
+            timeout: DEFAULT_TIMEOUT,
+        })
     }
 
     /// Sets the time limit; the default is ten minutes.
-    pub fn with_patience(self, patience: Duration) -> Recognizer {
-        Recognizer { patience, ..self }
+    pub fn with_timeout(self, timeout: Duration) -> Recognizer {
+        Recognizer { timeout, ..self }
     }
 
     /// Transcribes a WAV file.
     pub fn recognize(&self, wav: &Path, language: &str) -> Result<String, RecognizerError> {
-        let text = match &self.way {
-            Way::Command(words) => self.run(words, wav, language),
-            Way::Url { address, model } => self.post(address, model, wav, language),
+        let text = match &self.backend {
+            Backend::Command(words) => self.run(words, wav, language),
+            Backend::Url { address, model } => self.post(address, model, wav, language),
         };
         let failed = |what| RecognizerError::Failed { name: self.to_string(), what };
         text.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).map_err(failed)
@@ -143,13 +146,13 @@ impl Recognizer {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("{program} does not start: {error}"))?;
+            .map_err(|error| format!("cannot start {program}: {error}"))?;
         // Both pipes are drained while it runs, or it would block on a full pipe.
         let read = |pipe: Option<Box<dyn Read + Send>>| {
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
                 if let Some(mut pipe) = pipe {
-                    let _ = pipe.by_ref().take(LONGEST).read_to_end(&mut bytes);
+                    let _ = pipe.by_ref().take(MAX_ANSWER_BYTES).read_to_end(&mut bytes);
                     let _ = std::io::copy(&mut pipe, &mut std::io::sink());
                 }
                 String::from_utf8_lossy(&bytes).into_owned()
@@ -161,14 +164,14 @@ impl Recognizer {
         let status = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status,
-                Ok(None) if began.elapsed() < self.patience => std::thread::sleep(Duration::from_millis(5)),
+                Ok(None) if began.elapsed() < self.timeout => std::thread::sleep(Duration::from_millis(5)),
                 outcome => {
                     // Its child processes may live on and hold the pipes, so these are not waited for.
                     let _ = child.kill();
                     let _ = child.wait();
                     return Err(match outcome {
                         Err(error) => error.to_string(),
-                        _ => format!("no answer within {:.0} s", self.patience.as_secs_f64()),
+                        _ => format!("no answer within {:.0} s", self.timeout.as_secs_f64()),
                     });
                 }
             }
@@ -198,8 +201,8 @@ impl Recognizer {
         body.extend_from_slice(&sound);
         body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
         let agent: ureq::Agent = ureq::Agent::config_builder()
-            .timeout_global(Some(self.patience))
-            .timeout_connect(Some(self.patience.min(Duration::from_secs(10))))
+            .timeout_global(Some(self.timeout))
+            .timeout_connect(Some(self.timeout.min(Duration::from_secs(10))))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
@@ -211,8 +214,12 @@ impl Recognizer {
             .send(&body[..])
             .map_err(|error| error.to_string())?;
         let status = answer.status();
-        let text =
-            answer.body_mut().with_config().limit(LONGEST).read_to_string().map_err(|e| e.to_string())?;
+        let text = answer
+            .body_mut()
+            .with_config()
+            .limit(MAX_ANSWER_BYTES)
+            .read_to_string()
+            .map_err(|e| e.to_string())?;
         if !status.is_success() {
             return Err(format!("it answered {status}: {}", last_line(&text)));
         }
@@ -231,7 +238,7 @@ fn last_line(text: &str) -> String {
     line.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// Splits a command line into words; `None` where a quote is not closed.
+/// Splits a command line into words; `None` if a quote is not closed.
 fn words(command: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None::<char>);
     let mut chars = command.chars();

@@ -16,21 +16,21 @@ pub struct Item {
     pub text: String,
     /// Name of the speaker whose voice was used.
     pub speaker: String,
-    /// Seconds of audio; 0 where the model produced none.
+    /// Seconds of audio; 0 if the model produced none.
     pub seconds: f32,
-    /// Rank of the right sentence among the candidates, 1 for the nearest ([`Ranking::place`](super::rank::Ranking::place)).
+    /// Rank of the right sentence among the candidates, 1 for the nearest ([`Ranking::rank`](super::rank::Ranking::rank)).
     pub sentence_place: usize,
-    /// Text of the nearest sentence; `None` where nothing was spoken.
+    /// Text of the nearest sentence; `None` if nothing was spoken.
     pub heard: Option<String>,
-    /// Warping distance to the right sentence; `None` where nothing was spoken.
+    /// Warping distance to the right sentence; `None` if nothing was spoken.
     pub distance: Option<f32>,
-    /// Mel-cepstral distortion against the right sentence, in dB; `None` where nothing was spoken.
+    /// Mel-cepstral distortion against the right sentence, in dB; `None` if nothing was spoken.
     pub distortion: Option<f32>,
-    /// Rank of the right speaker; `None` where speakers were not compared.
+    /// Rank of the right speaker; `None` if speakers were not compared.
     pub speaker_place: Option<usize>,
     /// Cosine between the speaker vectors of the audio and of the reference.
     pub similarity: Option<f32>,
-    /// Audio file, relative to the report's folder; its recording is in `original/` there. `None` where no files are kept.
+    /// Audio file, relative to the report's folder; its recording is in `original/` there. `None` if no files are kept.
     #[serde(default)]
     pub file: Option<String>,
     /// All other measures.
@@ -50,7 +50,7 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// Share of right items; 0 where there are none.
+    /// Share of right items; 0 if there are none.
     pub fn value(&self) -> f64 {
         self.right as f64 / self.of.max(1) as f64
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn one_speaker_is_not_compared_and_no_items_have_no_share() {
+    fn a_single_speaker_is_not_ranked_and_an_empty_report_has_no_accuracy() {
         assert_eq!(Evaluation::of(vec![item(1, 1, Some(4.0))], 20, 1).speakers, None);
         let none = Evaluation::of(Vec::new(), 20, 3);
         assert_eq!((none.sentences.value(), none.speakers, none.distortion), (0.0, None, None));

@@ -31,7 +31,7 @@ pub enum TextsError {
 }
 
 /// How a list is spoken.
-pub struct Speaking<'a> {
+pub struct SpeakListOptions<'a> {
     /// The folder of `ID.wav`.
     pub folder: &'a Path,
     /// The language of all texts.
@@ -49,9 +49,9 @@ pub struct SpokenText {
     pub id: String,
     /// The text to speak.
     pub text: String,
-    /// Audio file, relative to the report's folder; `None` where nothing was spoken.
+    /// Audio file, relative to the report's folder; `None` if nothing was spoken.
     pub file: Option<String>,
-    /// Copy of the text's recording, relative to the report's folder; `None` where there is no readable one.
+    /// Copy of the text's recording, relative to the report's folder; `None` if there is no readable one.
     pub recording: Option<String>,
     /// Number of generated codes.
     pub codes: usize,
@@ -99,7 +99,7 @@ pub fn seed_of(seed: u64, id: &str) -> u64 {
 pub fn speak_list(
     synthesizer: &mut Synthesizer,
     list: &[ListEntry],
-    speaking: &Speaking<'_>,
+    speaking: &SpeakListOptions<'_>,
     mut listener: Option<&mut Listener>,
     JobControl { progress, stop }: JobControl<'_>,
 ) -> Result<SpokenTexts, TextsError> {
@@ -146,7 +146,7 @@ pub fn speak_list(
 fn speak_one(
     synthesizer: &mut Synthesizer,
     one: &ListEntry,
-    speaking: &Speaking<'_>,
+    speaking: &SpeakListOptions<'_>,
     meter: &mut Meter,
     references: &mut HashMap<PathBuf, Result<Voice, String>>,
     listener: Option<&mut Listener>,
@@ -167,7 +167,7 @@ fn speak_one(
         (None, Some(path)) => match references.get(path) {
             Some(known) => known.clone(),
             None => {
-                let heard = hear(synthesizer, path)?;
+                let heard = encode_reference(synthesizer, path)?;
                 references.insert(path.clone(), heard.clone());
                 heard
             }
@@ -179,7 +179,7 @@ fn speak_one(
     let mut options = speaking.options.clone();
     options.sampling.seed = seed_of(options.sampling.seed, &one.id);
     let said = match &reference {
-        Ok(reference) => soft(synthesizer.speak_with(&one.text, language, reference, &options))?,
+        Ok(reference) => recoverable(synthesizer.speak_with(&one.text, language, reference, &options))?,
         Err(error) => Err(error.clone()),
     };
     let clip = match said {
@@ -208,8 +208,8 @@ fn speak_one(
     }
     item.measures.similarity = similarity(synthesizer, &clip, reference.as_ref().ok());
     item.measures.heard = listener.and_then(|listener| match item.measures.flaws.silent {
-        true => Some(listener.nothing(&one.text, language)),
-        false => listener.hear(&path, &one.text, language),
+        true => Some(listener.silence(&one.text, language)),
+        false => listener.transcribe(&path, &one.text, language),
     });
     Ok(item)
 }
@@ -240,15 +240,15 @@ pub fn similarity(synthesizer: &mut Synthesizer, clip: &Clip, reference: Option<
     (found.len() == wanted.len()).then(|| rank::similarity(&found, wanted)).flatten()
 }
 
-fn hear(synthesizer: &mut Synthesizer, path: &Path) -> Result<Result<Voice, String>, SpeakError> {
+fn encode_reference(synthesizer: &mut Synthesizer, path: &Path) -> Result<Result<Voice, String>, SpeakError> {
     match audio::decode(path) {
-        Ok(decoded) => soft(synthesizer.encode_voice(&[decoded.clip])),
+        Ok(decoded) => recoverable(synthesizer.encode_voice(&[decoded.clip])),
         Err(error) => Ok(Err(error.to_string())),
     }
 }
 
 /// Separates errors of one text or recording, which are returned inside, from errors that affect everything.
-pub(crate) fn soft<T>(outcome: Result<T, SpeakError>) -> Result<Result<T, String>, SpeakError> {
+pub(crate) fn recoverable<T>(outcome: Result<T, SpeakError>) -> Result<Result<T, String>, SpeakError> {
     use myxtts_model::GenerateError;
     match outcome {
         Err(error @ (SpeakError::Engine(_) | SpeakError::Generate(GenerateError::Engine(_)))) => Err(error),

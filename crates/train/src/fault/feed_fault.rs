@@ -26,7 +26,7 @@ impl FeedFault {
 
     /// Called before a slot may be written.
     pub fn lock(&mut self) {
-        if self.fault.plant == FaultKind::UploadLock && self.fault.is_armed() {
+        if self.fault.kind == FaultKind::UploadLock && self.fault.is_armed() {
             self.fault.until_over(self.made);
         }
     }
@@ -37,7 +37,7 @@ impl FeedFault {
             return;
         }
         self.made += 1;
-        if self.fault.plant == FaultKind::PeriodicStall && self.made.is_multiple_of(EVERY) {
+        if self.fault.kind == FaultKind::PeriodicStall && self.made.is_multiple_of(EVERY) {
             // Longer than all ready batches last.
             std::thread::sleep(self.fault.steps(EVERY as f64 + 4.0));
         }
@@ -45,7 +45,7 @@ impl FeedFault {
 
     /// Called while a batch of `bytes` bytes is sent.
     pub fn copy(&mut self, bytes: usize) -> Result<(), TrainError> {
-        match self.fault.plant {
+        match self.fault.kind {
             _ if !self.fault.is_armed() => {}
             FaultKind::UploadLock => std::thread::sleep(self.fault.steps(0.4)),
             FaultKind::PageableUpload => self.copy_pageable(bytes)?,

@@ -3,10 +3,10 @@
 use std::process::{Child, Command, Stdio};
 
 /// Programs per core: with only one per core, a thread that sleeps often would still get a core at once.
-const FOR_EACH_CORE: usize = 3;
+const PROGRAMS_PER_CORE: usize = 3;
 
 /// Runs as long as its parent exists, in case the parent is killed before it can end this. It starts no further programs.
-const BURN: &str =
+const BUSY_LOOP: &str =
     "while kill -0 $PPID 2>/dev/null; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; done";
 
 /// Keeps all cores busy until it is dropped.
@@ -25,9 +25,9 @@ impl Hog {
     pub fn start() -> std::io::Result<Hog> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut hog = Hog { programs: Vec::new() };
-        for _ in 0..FOR_EACH_CORE * cores {
+        for _ in 0..PROGRAMS_PER_CORE * cores {
             let mut shell = Command::new("sh");
-            let shell = shell.args(["-c", BURN]).stdin(Stdio::null()).stdout(Stdio::null());
+            let shell = shell.args(["-c", BUSY_LOOP]).stdin(Stdio::null()).stdout(Stdio::null());
             hog.programs.push(shell.stderr(Stdio::null()).spawn()?);
         }
         Ok(hog)

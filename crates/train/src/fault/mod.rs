@@ -92,18 +92,18 @@ impl FaultKind {
         }
     }
 
-    /// Why it requires a GPU; `None` where it does not.
+    /// Why it requires a GPU; `None` if it does not.
     pub fn needs_gpu(self) -> Option<&'static str> {
         (self == FaultKind::PageableUpload).then_some("without a GPU no batch is copied")
     }
 
     /// The fault with this name.
-    pub fn named(name: &str) -> Option<FaultKind> {
-        FaultKind::ALL.into_iter().find(|plant| plant.name() == name)
+    pub fn from_name(name: &str) -> Option<FaultKind> {
+        FaultKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Number of loader threads where one is slow, or where batches arrive unevenly: few enough that each occurs in a short
+/// Number of loader threads if one is slow, or if batches arrive unevenly: few enough that each occurs in a short
 /// trace.
 pub(crate) const THREADS: usize = 4;
 /// Index of the slow thread.
@@ -116,7 +116,7 @@ const NOISY: f64 = 0.35;
 /// An injected fault.
 #[derive(Debug)]
 pub struct Fault {
-    pub(crate) plant: FaultKind,
+    pub(crate) kind: FaultKind,
     /// Nanoseconds of a healthy step; 0 before the fault is armed.
     step: AtomicU64,
     rows: AtomicUsize,
@@ -137,9 +137,9 @@ impl Eq for Fault {}
 
 impl Fault {
     /// Creates a fault that is not armed. It is leaked, for threads that may outlive the caller.
-    pub fn new(plant: FaultKind) -> &'static Fault {
+    pub fn new(kind: FaultKind) -> &'static Fault {
         Box::leak(Box::new(Fault {
-            plant,
+            kind,
             step: AtomicU64::new(0),
             rows: AtomicUsize::new(1),
             workers: AtomicUsize::new(1),
@@ -150,25 +150,25 @@ impl Fault {
     }
 
     /// The kind of fault.
-    pub fn plant(&self) -> FaultKind {
-        self.plant
+    pub fn kind(&self) -> FaultKind {
+        self.kind
     }
 
     /// Arms the fault, for healthy steps of this many seconds and batches of this many rows.
-    pub fn arm_by(&self, step: f64, rows: usize) {
+    pub fn arm_with(&self, step: f64, rows: usize) {
         self.rows.store(rows.max(1), Relaxed);
         *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = 0;
         // Shorter sleeps are not possible.
         self.step.store((step.max(50e-6) * 1e9) as u64, Relaxed);
     }
 
-    /// Starts the programs that use the CPU, where that is the fault; they run as long as the result is held.
+    /// Starts the programs that use the CPU, if that is the fault; they run as long as the result is held.
     ///
     /// # Errors
     ///
     /// The other programs cannot be started.
     pub fn hog(&self) -> std::io::Result<Option<Hog>> {
-        (self.plant == FaultKind::CpuHog).then(Hog::start).transpose()
+        (self.kind == FaultKind::CpuHog).then(Hog::start).transpose()
     }
 
     /// The time of `count` healthy steps; zero before the fault is armed.
@@ -182,7 +182,7 @@ impl Fault {
 
     /// The next number of a series in 0 to 1.
     fn draw(&self) -> f64 {
-        drawn(self.draws.fetch_add(1, Relaxed))
+        random_unit(self.draws.fetch_add(1, Relaxed))
     }
 
     /// Records with this fault.
@@ -206,7 +206,7 @@ impl Fault {
     fn delay(&self, worker: usize) -> Duration {
         let (rows, workers) = (self.rows.load(Relaxed) as f64, self.workers.load(Relaxed) as f64);
         let ahead = 2.0 * workers + self.slots.load(Relaxed) as f64;
-        match self.plant {
+        match self.kind {
             FaultKind::SlowDisk | FaultKind::SlowDecode => self.steps(2.0 * workers / rows),
             // Longer than the ready batches last, or it would have no effect.
             FaultKind::SlowWorker if worker == SLOW_THREAD => self.steps(1.25 * ahead / rows),
@@ -220,18 +220,20 @@ impl Fault {
     }
 
     /// Number of extra runs of a step.
-    pub(crate) fn more(&self, step: u64) -> u64 {
-        match self.plant {
+    pub(crate) fn extra_runs(&self, step: u64) -> u64 {
+        match self.kind {
             _ if !self.is_armed() => 0,
             FaultKind::SlowStep => 1,
-            FaultKind::NoisyStep if drawn(2 * step) < NOISY => 1 + (drawn(2 * step + 1) * 3.0) as u64,
+            FaultKind::NoisyStep if random_unit(2 * step) < NOISY => {
+                1 + (random_unit(2 * step + 1) * 3.0) as u64
+            }
             _ => 0,
         }
     }
 }
 
 /// A number in 0 to 1 for every index (SplitMix64).
-fn drawn(index: u64) -> f64 {
+fn random_unit(index: u64) -> f64 {
     let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -239,15 +241,15 @@ fn drawn(index: u64) -> f64 {
 }
 
 thread_local! {
-    static OWED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    static ACCUMULATED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Adds to the delay of this thread. Returns the whole delay once it is long enough for a precise sleep.
-fn owed(time: Duration) -> Option<Duration> {
-    let owed = OWED.get() + time;
-    let is_due = owed >= Duration::from_millis(1);
-    OWED.set(if is_due { Duration::ZERO } else { owed });
-    is_due.then_some(owed)
+fn accumulated_delay(time: Duration) -> Option<Duration> {
+    let delay = ACCUMULATED.get() + time;
+    let is_due = delay >= Duration::from_millis(1);
+    ACCUMULATED.set(if is_due { Duration::ZERO } else { delay });
+    is_due.then_some(delay)
 }
 
 #[cfg(test)]
@@ -256,27 +258,27 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_causes_are_distinct() {
-        for plant in FaultKind::ALL {
-            assert_eq!(FaultKind::named(plant.name()), Some(plant));
-            assert_eq!(serde_json::to_value(plant).unwrap(), plant.name());
+        for kind in FaultKind::ALL {
+            assert_eq!(FaultKind::from_name(kind.name()), Some(kind));
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
         let causes: std::collections::BTreeSet<_> = FaultKind::ALL.map(FaultKind::cause).into();
         assert_eq!(causes.len(), FaultKind::ALL.len());
     }
 
     #[test]
-    fn nothing_is_wrong_before_it_is_armed_and_amounts_follow_the_step() {
+    fn an_unarmed_fault_has_no_effect_and_delays_scale_with_the_step() {
         let fault = Fault::new(FaultKind::SlowStep);
-        assert_eq!((fault.steps(5.0), fault.more(1)), (Duration::ZERO, 0));
-        fault.arm_by(0.2, 4);
-        assert_eq!((fault.steps(1.5), fault.more(1)), (Duration::from_millis(300), 1));
+        assert_eq!((fault.steps(5.0), fault.extra_runs(1)), (Duration::ZERO, 0));
+        fault.arm_with(0.2, 4);
+        assert_eq!((fault.steps(1.5), fault.extra_runs(1)), (Duration::from_millis(300), 1));
     }
 
     #[test]
-    fn some_steps_are_noisy_and_most_are_not() {
+    fn about_a_third_of_the_steps_is_noisy() {
         let fault = Fault::new(FaultKind::NoisyStep);
-        fault.arm_by(0.1, 1);
-        let more: Vec<u64> = (0..1000).map(|step| fault.more(step)).collect();
+        fault.arm_with(0.1, 1);
+        let more: Vec<u64> = (0..1000).map(|step| fault.extra_runs(step)).collect();
         let noisy = more.iter().filter(|more| **more > 0).count();
         assert!((300..400).contains(&noisy), "{noisy}");
         assert_eq!(more.iter().max(), Some(&3));

@@ -1,7 +1,7 @@
 //! Records with a fault: unchanged, but delayed.
 
 use super::decoding::Decoding;
-use super::{Fault, FaultKind, owed};
+use super::{Fault, FaultKind, accumulated_delay};
 use myxtts_data::record::{Column, Overlay, RecordError, RecordSource, TOKENS};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use std::time::Duration;
 pub(super) struct Records {
     pub base: Arc<dyn RecordSource>,
     pub fault: &'static Fault,
-    /// The clip to decode, where slow decoding is the fault; or the error of writing it.
+    /// The clip to decode, if slow decoding is the fault; or the error of writing it.
     pub decoding: OnceLock<Result<Decoding, String>>,
 }
 
 impl Records {
-    /// Sleeps, or decodes where slow decoding is the fault.
+    /// Sleeps, or decodes if slow decoding is the fault.
     fn delay(&self, record: usize, time: Duration) -> Result<(), RecordError> {
-        if self.fault.plant != FaultKind::SlowDecode {
+        if self.fault.kind != FaultKind::SlowDecode {
             std::thread::sleep(time);
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Overlay for Records {
         if self.fault.is_armed()
             && self.base.columns()[column] != TOKENS
             && let Some(worker) = loader_thread()
-            && let Some(time) = owed(self.fault.delay(worker))
+            && let Some(time) = accumulated_delay(self.fault.delay(worker))
         {
             self.delay(record, time)?;
         }

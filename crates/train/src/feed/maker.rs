@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum bytes of batches that wait in RAM before they are copied.
-const IN_RAM: usize = 2 << 30;
+const MAX_RAM_BYTES: usize = 2 << 30;
 
 /// Time and bytes that a batch took. Used only to find bottlenecks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Made {
+pub struct BatchCost {
     /// Index of the loader thread that assembled it.
     pub worker: usize,
     /// Time to read its records, on the loader thread.
     pub reading: Duration,
-    /// Time to decode audio and compute features, where records are computed on demand, on the loader thread.
+    /// Time to decode audio and compute features, if records are computed on demand, on the loader thread.
     pub computing: Duration,
     /// Remaining time to assemble it, on the loader thread.
     pub collating: Duration,
@@ -40,20 +40,20 @@ pub struct Made {
 
 /// Makes batch `number` into a buffer; returns the number of bytes and the description that the loop needs. Fills in the
 /// times it knows.
-pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut Made) -> Result<(usize, T), TrainError> + Send>;
+pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut BatchCost) -> Result<(usize, T), TrainError> + Send>;
 
 /// Adds to a batch what another device computes from it, and starts the copy of its bytes.
 pub type Finisher<T> = Box<dyn FnMut(&Uploader, &mut Slot, usize, &mut T) -> Result<(), TrainError> + Send>;
 
 /// Makes the batches of a plan in their order, from batch `first` on. `fill` converts each from its bytes and description,
-/// and records the time it was blocked. Batches are made ahead of time on threads, or on request where `options` have a
+/// and records the time it was blocked. Batches are made ahead of time on threads, or on request if `options` have a
 /// depth of 0.
 pub fn maker_of<T: 'static>(
     source: Arc<dyn RecordSource>,
     batches: &Arc<Plan>,
     first: u64,
     options: Options,
-    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut Made) -> Result<(usize, T), TrainError>
+    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut BatchCost) -> Result<(usize, T), TrainError>
     + Send
     + 'static,
 ) -> Result<Maker<T>, TrainError> {
@@ -61,8 +61,10 @@ pub fn maker_of<T: 'static>(
         return sync_maker(source, batches, &options, fill);
     }
     let bytes = batches.slab_bytes(options.ranks)?;
-    let options =
-        Options { depth: options.depth.min(IN_RAM / bytes.max(1)).max(2 * options.workers), ..options };
+    let options = Options {
+        depth: options.depth.min(MAX_RAM_BYTES / bytes.max(1)).max(2 * options.workers),
+        ..options
+    };
     let slabs = HostSlab::pool(options.depth + 2, bytes);
     let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
     Ok(Box::new(move |_, into, made| {

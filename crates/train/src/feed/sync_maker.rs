@@ -1,7 +1,7 @@
 //! Batches made on the caller's thread, one at a time, without loader threads.
 
 use crate::error::TrainError;
-use crate::feed::{Made, Maker};
+use crate::feed::{BatchCost, Maker};
 use myxtts_data::batch::{BatchInfo, Collator, Plan};
 use myxtts_data::loader::{HostSlab, LoaderError, Options, Slab};
 use myxtts_data::record::RecordSource;
@@ -13,7 +13,7 @@ pub fn sync_maker<T: 'static>(
     source: Arc<dyn RecordSource>,
     batches: &Arc<Plan>,
     options: &Options,
-    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut Made) -> Result<(usize, T), TrainError>
+    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut BatchCost) -> Result<(usize, T), TrainError>
     + Send
     + 'static,
 ) -> Result<Maker<T>, TrainError> {

@@ -5,7 +5,7 @@ use crate::rank_error::DiscoveryError;
 use std::fmt;
 
 /// Maximum number of ranks: far more than any cluster has, and small enough to list in a message.
-const MOST_RANKS: usize = 65_536;
+const MAX_RANKS: usize = 65_536;
 /// Port range of Slurm jobs: the job number selects one.
 const SLURM_PORTS: std::ops::Range<u64> = 20_000..40_000;
 
@@ -48,9 +48,9 @@ pub struct Identity {
     pub rank: usize,
     /// Number of ranks, at least 2.
     pub world: usize,
-    /// Rank within its machine, which selects its GPU; `None` where not given.
+    /// Rank within its machine, which selects its GPU; `None` if not given.
     pub local_rank: Option<usize>,
-    /// Number of ranks on its machine; 1 where not given.
+    /// Number of ranks on its machine; 1 if not given.
     pub local_world: usize,
     /// Host that rank 0 listens on.
     pub host: String,
@@ -206,8 +206,8 @@ fn of_slurm(rank: &str, tasks: &str, set: &Lookup<'_>) -> Result<Option<Identity
 
 fn checked(identity: Identity) -> Result<Option<Identity>, DiscoveryError> {
     let Identity { rank, world, origin, .. } = &identity;
-    if *world == 0 || *world > MOST_RANKS {
-        return error(format!("{world} ranks, by {origin}: 1 to {MOST_RANKS} are possible"));
+    if *world == 0 || *world > MAX_RANKS {
+        return error(format!("{world} ranks, by {origin}: 1 to {MAX_RANKS} are possible"));
     }
     if rank >= world {
         return error(format!(
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_of_one_is_no_rank() {
+    fn a_world_size_of_one_has_no_ranks() {
         assert_eq!(by(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap(), None);
         assert_eq!(by(&[("WORLD_SIZE", "1")]).unwrap(), None);
         assert_eq!(by(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")]).unwrap(), None);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_known() {
+    fn loopback_addresses_are_recognised() {
         let mut one = by(&TORCHRUN).unwrap().unwrap();
         assert!(!one.is_loopback());
         for host in ["127.0.0.1", "localhost", "::1", "[::1]"] {

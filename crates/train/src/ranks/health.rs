@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Interval at which a thread checks for messages to send.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit for writing a heartbeat, which is a few bytes.
-const WRITING: Duration = Duration::from_secs(2);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time that an ending rank waits for the others to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
 /// Time that a failed call waits for the heartbeat to name the rank that caused it.
-pub const EXPLAINED: Duration = Duration::from_secs(2);
+pub const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit of a step while all ranks send heartbeats. The first step compiles.
-pub(crate) const STALLED: Duration = Duration::from_secs(900);
+pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(900);
 /// Time that a rank which was informed of a loss gets to end by itself.
 pub const GRACE: Duration = Duration::from_secs(5);
 
@@ -98,7 +98,7 @@ impl Health {
         peers: Vec<Peer>,
         stop: Arc<AtomicBool>,
     ) -> Result<Arc<Health>, RankError> {
-        Health::start_with(place, (limit, STALLED), peers, stop)
+        Health::start_with(place, (limit, STEP_TIMEOUT), peers, stop)
     }
 
     fn start_with(
@@ -111,7 +111,7 @@ impl Health {
         let mut readers = Vec::new();
         for Peer { rank, name, pulse } in peers {
             pulse.set_read_timeout(Some(limit)).map_err(RankError::Socket)?;
-            pulse.set_write_timeout(Some(WRITING)).map_err(RankError::Socket)?;
+            pulse.set_write_timeout(Some(WRITE_TIMEOUT)).map_err(RankError::Socket)?;
             let writer = pulse.try_clone().map_err(RankError::Socket)?;
             writers.push(PeerWriter { rank, name, writer: Mutex::new(writer) });
             readers.push(pulse);
@@ -144,15 +144,15 @@ impl Health {
                 }
                 if !asked && health.stop.load(Ordering::Relaxed) {
                     asked = true;
-                    health.tell(&Pulse::Stop, None);
+                    health.broadcast(&Pulse::Stop, None);
                 }
-                health.look_for_a_stall();
+                health.check_for_stall();
                 if last.is_none_or(|last| last.elapsed() >= every) {
                     last = Some(Instant::now());
-                    health.tell(&Pulse::Beat, None);
+                    health.broadcast(&Pulse::Beat, None);
                 }
                 drop(health);
-                std::thread::sleep(LOOK_EVERY.min(every));
+                std::thread::sleep(CHECK_INTERVAL.min(every));
             }
         };
         named.spawn(beat).map_err(RankError::Socket)?;
@@ -168,7 +168,7 @@ impl Health {
     }
 
     /// A GPU or network that hangs does not stop heartbeats, so steps have a time limit of their own.
-    fn look_for_a_stall(&self) {
+    fn check_for_stall(&self) {
         if locked(&self.waiting).is_some_and(|since| since.elapsed() > self.stalled) {
             let seconds = self.stalled.as_secs_f64();
             self.lost(
@@ -182,7 +182,7 @@ impl Health {
     }
 
     /// Sends a message to all peers except the one it came from.
-    fn tell(&self, what: &Pulse, except: Option<usize>) {
+    fn broadcast(&self, what: &Pulse, except: Option<usize>) {
         for peer in self.peers.iter().filter(|peer| Some(peer.rank) != except) {
             // A failure to send is detected by the thread that receives from that rank.
             let _ = wire::send(&mut *locked(&peer.writer), what);
@@ -200,12 +200,12 @@ impl Health {
                     break;
                 }
                 Ok(Pulse::Bye) => {
-                    self.over_with(i);
+                    self.receive_bye(i);
                     break;
                 }
                 Err(_) if self.over.load(Ordering::Acquire) => break,
                 Err(error) => {
-                    self.lose(self.noticed(peer, &error), None);
+                    self.lose(self.loss_cause(peer, &error), None);
                     break;
                 }
             }
@@ -214,14 +214,14 @@ impl Health {
     }
 
     /// A follower learns from rank 0 that the run is over; rank 0 learns it per follower.
-    fn over_with(&self, i: usize) {
+    fn receive_bye(&self, i: usize) {
         if self.peers[i].rank == 0 {
             self.over.store(true, Ordering::Release);
-            self.tell(&Pulse::Bye, None);
+            self.broadcast(&Pulse::Bye, None);
         }
     }
 
-    fn noticed(&self, peer: &PeerWriter, error: &io::Error) -> Cause {
+    fn loss_cause(&self, peer: &PeerWriter, error: &io::Error) -> Cause {
         let reason = if wire::is_timeout(error) {
             format!(
                 "it sent no heartbeat for {:.0} s: its process hangs or was stopped, its machine is down, or the network \
@@ -248,7 +248,7 @@ impl Health {
             state.cause = Some(cause.clone());
             (std::mem::take(&mut state.sockets), std::mem::take(&mut state.actions))
         };
-        self.tell(&Pulse::Lost(cause), from);
+        self.broadcast(&Pulse::Lost(cause), from);
         for socket in sockets {
             // It may be closed already.
             let _ = socket.shutdown(Shutdown::Both);
@@ -294,14 +294,14 @@ impl Health {
             if cause.is_some() || began.elapsed() >= limit {
                 return cause;
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 
     /// Explains why reading from or writing to a rank failed: by the heartbeat, which may need a moment to detect it, else
     /// by the socket error.
     pub(crate) fn explain(&self, rank: usize, error: &io::Error) -> RankError {
-        if let Some(cause) = self.cause_within(EXPLAINED) {
+        if let Some(cause) = self.cause_within(EXPLAIN_TIMEOUT) {
             return cause;
         }
         self.lost(rank, format!("its connection failed ({error})"));
@@ -338,7 +338,7 @@ impl Health {
     /// Marks the run as over, so that connections may end. Waits briefly for the others to receive it.
     pub(crate) fn finish(&self) {
         self.expect_end();
-        self.tell(&Pulse::Bye, None);
+        self.broadcast(&Pulse::Bye, None);
         self.linger();
     }
 

@@ -12,11 +12,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Time limit for GPUs to connect after all processes have built their stage.
-const CONNECTING: Duration = Duration::from_secs(120);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval at which the communicator is checked for errors.
-const ASK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Time that an NCCL error waits for the heartbeat to identify the lost rank.
-const WHOSE: Duration = Duration::from_secs(5);
+const CAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The slice of every batch that belongs to this rank.
 pub(crate) fn slice(ranks: &Ranks) -> ReplicaSlice {
@@ -40,34 +40,34 @@ pub(crate) fn new_id(device: Device) -> Result<Option<Vec<u8>>, TrainError> {
 }
 
 /// An engine that has joined the others.
-pub(crate) struct Joined {
+pub(crate) struct JoinedEngine {
     communicator: Option<Arc<Communicator>>,
     sums: Arc<TcpSums>,
 }
 
-impl Joined {
+impl JoinedEngine {
     /// Joins; returns when all ranks have joined.
-    pub fn join(ranks: &Ranks, engine: &mut Engine, nccl: Option<&[u8]>) -> Result<Joined, TrainError> {
+    pub fn join(ranks: &Ranks, engine: &mut Engine, nccl: Option<&[u8]>) -> Result<JoinedEngine, TrainError> {
         let sums = ranks.sums().clone();
         let Some((id, cuda)) = nccl.zip(engine.cuda()) else {
             engine.join(sums.clone());
-            return Ok(Joined { communicator: None, sums });
+            return Ok(JoinedEngine { communicator: None, sums });
         };
         cuda.bind()?;
         // For NCCL versions whose non-blocking calls have bugs.
         let blocking = std::env::var_os("MYXTTS_NCCL_BLOCKING").is_some();
         let place = (ranks.rank(), ranks.world());
-        let joined = Nccl::load().and_then(|nccl| nccl.join(id, place, CONNECTING, blocking));
+        let joined = Nccl::load().and_then(|nccl| nccl.join(id, place, CONNECT_TIMEOUT, blocking));
         let communicator = Arc::new(joined.map_err(Error::from)?);
         let weak = Arc::downgrade(&communicator);
         ranks.health().on_loss(move || abort(weak));
         watch(Arc::downgrade(&communicator), ranks)?;
         engine.join_nccl(communicator.clone());
-        Ok(Joined { communicator: Some(communicator), sums })
+        Ok(JoinedEngine { communicator: Some(communicator), sums })
     }
 
     /// Description for the user.
-    pub fn described(&self) -> &'static str {
+    pub fn description(&self) -> &'static str {
         match self.communicator {
             Some(_) => "gradients are summed by NCCL while the backward pass runs",
             None => "gradients are summed over TCP",
@@ -104,7 +104,7 @@ fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainErr
             }
             if let Err(error) = checked {
                 // If a rank is lost, its heartbeat is missing as well, and identifies it.
-                std::thread::sleep(WHOSE);
+                std::thread::sleep(CAUSE_TIMEOUT);
                 // At the end of a stage, other ranks may have closed theirs a moment before this one.
                 if communicator.strong_count() == 0 {
                     return;
@@ -113,7 +113,7 @@ fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainErr
                 return;
             }
             drop(health);
-            std::thread::sleep(ASK_EVERY);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     };
     let named = std::thread::Builder::new().name("watch nccl".into());

@@ -1,12 +1,12 @@
 //! A stage over several ranks, as rank 0 runs it: it sends the same orders to all ranks, and the training loop sees one
-//! stage. Every rank makes the same steps on its slice of every batch; only the state of rank 0 is saved.
+//! stage. Every rank runs the same steps on its slice of every batch; only the state of rank 0 is saved.
 
 pub(crate) use super::join::slice;
-use super::join::{self, Joined};
+use super::join::{self, JoinedEngine};
 use super::link::{Answer, Order, Ranks, bits};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::mirrored::joined;
+use crate::mirrored::merge_reports;
 use crate::model::Model;
 use crate::rank_error::RankError;
 use crate::replica_slice::ReplicaSlice;
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct Distributed {
     // Declared first: captured steps must be dropped before the group they wait in.
     stage: Box<dyn Stage>,
-    joined: Joined,
+    joined: JoinedEngine,
     ranks: Arc<Ranks>,
     /// Queued steps, by the ticket of rank 0.
     queued: VecDeque<(Ticket, u64)>,
@@ -50,7 +50,7 @@ impl Distributed {
         }
         let nccl = join::new_id(machine.device)?;
         ranks.order(&Order::Join { nccl: nccl.clone() })?;
-        let joined = Joined::join(ranks, stage.engine_mut(), nccl.as_deref())?;
+        let joined = JoinedEngine::join(ranks, stage.engine_mut(), nccl.as_deref())?;
         let (ranks, queued) = (ranks.clone(), VecDeque::new());
         let summed = Duration::ZERO;
         let mut all = Distributed { stage, joined, ranks, queued, summed };
@@ -98,7 +98,7 @@ impl Stage for Distributed {
         lines.push(format!(
             "{} ranks, each with an equal slice of every batch; {}",
             self.ranks.world(),
-            self.joined.described()
+            self.joined.description()
         ));
         lines
     }
@@ -149,11 +149,11 @@ impl Stage for Distributed {
             }
         }
         self.summed += Duration::from_secs_f64(f64::from(reports[0].reduce_wait_ms.max(0.0)) / 1e3);
-        joined(&reports)
+        merge_reports(&reports)
     }
 
     /// When one rank gets no batch, others may be in the middle of the step or past it.
-    fn outlives_failures(&self) -> bool {
+    fn survives_missing_batch(&self) -> bool {
         false
     }
 

@@ -1,7 +1,7 @@
 //! The ranks of a run, as one process sees them: rank 0 sends orders and receives answers, another rank receives orders.
 
 use super::discovery::Identity;
-use super::health::{Health, Peer, STALLED};
+use super::health::{Health, Peer, STEP_TIMEOUT};
 use super::rendezvous::{self, Connections, Token};
 use super::sums::TcpSums;
 use super::wire;
@@ -220,8 +220,10 @@ impl Ranks {
         drop(orders);
         done.map_err(|(rank, error)| {
             if wire::is_timeout(&error) {
-                let words =
-                    format!("it has not answered for {} s, though it sends heartbeats", STALLED.as_secs());
+                let words = format!(
+                    "it has not answered for {} s, though it sends heartbeats",
+                    STEP_TIMEOUT.as_secs()
+                );
                 self.health.lost(rank, words);
             }
             self.health.explain(rank, &error)
@@ -236,7 +238,7 @@ impl Ranks {
     /// Rank 0: the answers of all, by rank. `patient` sets no time limit.
     pub(crate) fn answers(&self, patient: bool) -> Result<Vec<Answer>, RankError> {
         self.each(|stream| {
-            stream.set_read_timeout(if patient { None } else { Some(STALLED) })?;
+            stream.set_read_timeout(if patient { None } else { Some(STEP_TIMEOUT) })?;
             wire::receive(stream)
         })
     }

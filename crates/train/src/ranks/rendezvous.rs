@@ -12,11 +12,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Time limit for the greeting of a new connection.
-const GREETING: Duration = Duration::from_secs(10);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which a waiting rank checks again.
-const AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit of one attempt to connect.
-const ONE_TRY: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ fn prepared(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(None)
 }
 
-/// The socket that rank 0 listens on: the addresses of its name, or all addresses where its name resolves to an address of
+/// The socket that rank 0 listens on: the addresses of its name, or all addresses if its name resolves to an address of
 /// another machine, such as a load balancer.
 fn listen(identity: &Identity) -> Result<TcpListener, RankError> {
     let (host, port) = (identity.host.as_str(), identity.port);
@@ -182,7 +182,7 @@ pub(super) fn accept(
             Err(error) if wire::is_timeout(&error) => {}
             Err(error) => return Err(RankError::Socket(error)),
         }
-        let next = greeted.recv_timeout(AGAIN);
+        let next = greeted.recv_timeout(POLL_INTERVAL);
         let Ok((from, greeting)) = next else { continue };
         match greeting {
             Err(why) => say(&format!("note: a connection from {from} was refused: {why}")),
@@ -203,7 +203,7 @@ pub(super) fn accept(
     Ok(all)
 }
 
-/// Stores a connection and returns whether the rank is complete now; an error where that rank is connected already.
+/// Stores a connection and returns whether the rank is complete now; an error if that rank is connected already.
 fn take(
     streams: &mut [Option<TcpStream>; 3],
     name: &mut Option<String>,
@@ -232,8 +232,8 @@ fn take(
 fn greet(mut stream: TcpStream, world: usize, token: &Token) -> Result<(Hello, TcpStream), String> {
     let mut said = || -> io::Result<(Hello, [u8; 32])> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(GREETING))?;
-        stream.set_write_timeout(Some(GREETING))?;
+        stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+        stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
         let nonce = random();
         stream.write_all(&[&MAGIC[..], &nonce].concat())?;
         Ok((wire::receive::<Hello>(&mut stream)?, nonce))
@@ -315,7 +315,7 @@ fn connect_one(
             }
             Err(Attempt::Failed(why)) => last = why,
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Err(RankError::Unreachable { rank: identity.rank, address, seconds: limit.as_secs(), last })
 }
@@ -337,14 +337,14 @@ fn try_once(identity: &Identity, token: &Token, channel: Channel, name: &str) ->
     let addresses: Vec<SocketAddr> = (identity.host.as_str(), identity.port).to_socket_addrs()?.collect();
     let mut stream = Err(Attempt::Failed(format!("{} has no address", identity.host)));
     for address in &addresses {
-        stream = TcpStream::connect_timeout(address, ONE_TRY).map_err(Attempt::from);
+        stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT).map_err(Attempt::from);
         if stream.is_ok() {
             break;
         }
     }
     let mut stream = stream?;
-    stream.set_read_timeout(Some(GREETING))?;
-    stream.set_write_timeout(Some(GREETING))?;
+    stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+    stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
     let mut begin = [0; 48];
     stream.read_exact(&mut begin)?;
     let (magic, nonce) = begin.split_at(MAGIC.len());

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 pub(super) const MAGIC: &[u8; 16] = b"myxtts ranks 1\r\n";
 
 /// Maximum length of a message that is not a blob.
-const LONGEST_MESSAGE: u64 = 64 << 20;
+const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 const MESSAGE: u8 = 1;
 const BLOB: u8 = 2;
@@ -60,7 +60,7 @@ fn head(from: &mut impl Read) -> io::Result<(u8, u64)> {
 
 fn message<T: DeserializeOwned>(from: &mut impl Read, kind: u8, length: u64) -> io::Result<T> {
     let invalid = |words: String| io::Error::new(io::ErrorKind::InvalidData, words);
-    if kind != MESSAGE || length > LONGEST_MESSAGE {
+    if kind != MESSAGE || length > MAX_MESSAGE_BYTES {
         return Err(invalid(format!("a frame of kind {kind} with {length} bytes instead of a message")));
     }
     serde_json::from_slice(&bytes(from, length)?)

@@ -46,20 +46,20 @@ pub(crate) fn is_exploded(norm: f32, control: &Control) -> bool {
 
 /// Result of computing a batch again, operation by operation.
 #[derive(Default)]
-pub(crate) struct Again {
+pub(crate) struct Recomputed {
     /// The first operation with a NaN or Inf result, as a clause.
     pub fault: Option<String>,
     /// Magnitude of the result of every operation, in order: shows where a gradient grows.
     pub magnitudes: Value,
 }
 
-/// Computes the last batch of a shape again and checks every result. Empty where a stage cannot compute a batch again. The
+/// Computes the last batch of a shape again and checks every result. Empty if a stage cannot compute a batch again. The
 /// weights may change, so call it only if the run ends or rolls back to a checkpoint.
 pub(crate) fn compute_again(
     stage: &mut dyn Stage,
     shape: [usize; 3],
     control: &Control,
-) -> Result<Again, TrainError> {
+) -> Result<Recomputed, TrainError> {
     let mode = stage.engine().mode();
     stage.engine_mut().set_mode(Mode::Checked);
     let replayed = stage.replay(shape, control);
@@ -69,5 +69,5 @@ pub(crate) fn compute_again(
     let fault = stage.engine_mut().take_first_nonfinite().map(|fault| fault.to_string());
     let magnitudes = stage.engine_mut().take_magnitudes();
     let one = |m: Magnitude| json!({ "op": m.op, "scope": m.scope, "largest": m.largest });
-    Ok(Again { fault, magnitudes: magnitudes.into_iter().map(one).collect() })
+    Ok(Recomputed { fault, magnitudes: magnitudes.into_iter().map(one).collect() })
 }

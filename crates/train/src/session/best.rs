@@ -1,8 +1,8 @@
 //! Validation and the best weights: the best weights of a stage are kept in memory and in every checkpoint, and become part
 //! of the model.
 //!
-//! Validation measures the weights that would be kept: their averages where the stage keeps averages, else the weights
-//! themselves. A new best costs one copy of the weights to the host and no file. Every checkpoint contains them, so that a
+//! Validation measures the weights that would be kept: their averages if the stage keeps averages, else the weights
+//! themselves. A new best is copied to host memory and not written to a file. Every checkpoint contains them, so that a
 //! run that is killed resumes with the same best, or finds it again.
 
 use super::{RunPosition, Session};
@@ -14,14 +14,14 @@ use myxtts_tensor::engine::Arena;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The blob of a checkpoint with the best weights, where these are not the checkpoint's own.
+/// The blob of a checkpoint with the best weights, if these are not the checkpoint's own.
 const BLOB: &str = "best";
-/// Minimum and maximum number of steps between validations, where the user sets none.
-const EVERY: (u64, u64) = (100, 500);
+/// Minimum and maximum number of steps between validations, unless the user sets the number.
+const INTERVAL_STEPS: (u64, u64) = (100, 500);
 /// Between those limits, the interval is this number of epochs.
-const EVERY_EPOCHS: u64 = 4;
+const INTERVAL_EPOCHS: u64 = 4;
 /// A GPT that makes this many passes over its clips is likely to overfit.
-const LIKELY_EPOCHS: u64 = 20;
+const OVERFIT_EPOCHS: u64 = 20;
 /// It then ends after this many validations without improvement, or this share of its steps, whichever is more: a loss that
 /// has stopped falling may fall again when the learning rate does.
 const PATIENCE: (u64, f64) = (10, 0.25);
@@ -47,10 +47,10 @@ pub(crate) struct Best {
 
 /// Steps between validations: the user's value, else a few epochs.
 pub(crate) fn validate_every(said: Option<u64>, epoch_steps: u64) -> u64 {
-    said.unwrap_or_else(|| (EVERY_EPOCHS * epoch_steps).clamp(EVERY.0, EVERY.1))
+    said.unwrap_or_else(|| (INTERVAL_EPOCHS * epoch_steps).clamp(INTERVAL_STEPS.0, INTERVAL_STEPS.1))
 }
 
-/// Patience of early stopping, and the reason where it is not set by the user.
+/// Patience of early stopping, and the reason if it is not set by the user.
 pub(crate) fn early_stop(
     said: Option<u32>,
     stage: &dyn Stage,
@@ -58,8 +58,8 @@ pub(crate) fn early_stop(
     every: u64,
 ) -> (Option<u32>, Option<String>) {
     let epochs = steps / stage.epoch_steps().max(1);
-    // The other stages train on windows of audio, of which there are always more than clips.
-    if said.is_some() || every == 0 || stage.kind() != stages::StageKind::Gpt || epochs < LIKELY_EPOCHS {
+    // The other stages train on windows of audio, and there are always more windows than clips.
+    if said.is_some() || every == 0 || stage.kind() != stages::StageKind::Gpt || epochs < OVERFIT_EPOCHS {
         return (said, None);
     }
     let patience = PATIENCE.0.max((PATIENCE.1 * steps as f64 / every as f64).ceil() as u64);
@@ -75,7 +75,7 @@ pub(crate) fn early_stop(
     (Some(patience), Some(why))
 }
 
-/// The weights that the model would take: averages where these are kept.
+/// The weights that the model would take: averages if these are kept.
 fn measured_weights(stage: &dyn Stage, average: bool) -> Result<Vec<f32>, TrainError> {
     let engine = stage.engine();
     let mut weights = engine.read_arena(Arena::Weights)?;
@@ -149,7 +149,7 @@ impl ValidationState {
         Ok(())
     }
 
-    /// Puts the weights for the model into the stage: the best where there was a validation, else the last.
+    /// Puts the weights for the model into the stage: the best if there was a validation, else the last.
     pub fn choose(&self, stage: &mut dyn Stage) -> Result<Option<BestValidation>, TrainError> {
         match &self.best {
             Some(best) => stage.engine_mut().write_arena(Arena::Weights, &best.weights)?,
@@ -189,7 +189,7 @@ impl ValidationState {
 }
 
 impl Session<'_> {
-    /// Validates after `step` steps of the stage and reports the result. Returns the score, where there is one, and whether
+    /// Validates after `step` steps of the stage and reports the result. Returns the score, if there is one, and whether
     /// the stage should end. `training` is the mean of the last training losses.
     pub(super) fn validate(
         &mut self,

@@ -26,7 +26,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts at `now`. `on_device` is the time that steps were on the device so far, `None` where it does not report it;
+    /// Starts at `now`. `on_device` is the time that steps were on the device so far, `None` if it does not report it;
     /// `summed` is the time that steps have waited for sums over processes, `None` in a run of one process.
     pub fn new(now: Instant, (on_device, summed): (Option<Duration>, Option<Duration>)) -> Pace {
         let first = Mark { at: now, rows: 0, waited: Duration::ZERO, on_device, summed };
@@ -58,7 +58,7 @@ impl Pace {
         self.marks.clear();
     }
 
-    /// The ends of the window; `None` where there is no time between them.
+    /// The ends of the window; `None` if there is no time between them.
     fn window(&self) -> Option<(&Mark, &Mark, f64)> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
         let seconds = (last.at - first.at).as_secs_f64();

@@ -2,7 +2,7 @@
 
 use super::{RunPosition, Session};
 use crate::error::TrainError;
-use crate::evaluate::measures::Heard;
+use crate::evaluate::measures::Recognition;
 use crate::evaluate::words::Errors;
 use crate::samples::{Sample, Samples, Sentence};
 use crate::stages::{self, Stage};
@@ -36,14 +36,14 @@ impl Session<'_> {
             Ok(heard) => heard,
             Err(error) => return self.progress.say(&format!("no samples {when}: {error}")),
         };
-        let (all, mut kept, mut understood) = (heard.len(), 0, Understood::default());
+        let (all, mut kept, mut totals) = (heard.len(), 0, ErrorTotals::default());
         for (sentence, sample) in heard {
             let file = format!("{name}-{step:06}-{}", sentence.name);
-            let place = Place { label: name, step, at: at.total(), file: &file };
-            match sample.and_then(|sample| Ok(self.keep(sentence, &sample, &place)?)) {
+            let location = SampleLocation { label: name, step, at: at.total(), file: &file };
+            match sample.and_then(|sample| Ok(self.keep(sentence, &sample, &location)?)) {
                 Ok((_, heard)) => {
                     kept += 1;
-                    understood.add(heard);
+                    totals.add(heard);
                 }
                 Err(error) => {
                     self.progress.say(&format!("\"{}\" was not spoken {when}: {error}", sentence.text));
@@ -53,7 +53,7 @@ impl Session<'_> {
         if kept > 0 {
             let files = self.folder.samples().join(format!("{name}-{step:06}-*.wav"));
             let seconds = began.elapsed().as_secs_f64();
-            let rates = self.log_rates(name, at, &understood);
+            let rates = self.log_rates(name, at, &totals);
             self.progress.say(&format!(
                 "spoken {when}: {kept} of {all} in {seconds:.1} s{rates}, {}",
                 files.display()
@@ -67,10 +67,10 @@ impl Session<'_> {
             Ok(heard) => heard,
             Err(error) => return self.progress.say(&format!("no samples: {error}")),
         };
-        let (mut understood, mut lengths) = (Understood::default(), Vec::new());
+        let (mut totals, mut lengths) = (ErrorTotals::default(), Vec::new());
         for (sentence, sample) in heard {
-            let place = Place { label: "model", step: steps, at: steps, file: &sentence.name };
-            let line = match sample.and_then(|s| Ok((self.keep(sentence, &s, &place)?, s.seconds))) {
+            let location = SampleLocation { label: "model", step: steps, at: steps, file: &sentence.name };
+            let line = match sample.and_then(|s| Ok((self.keep(sentence, &s, &location)?, s.seconds))) {
                 Ok(((path, heard), seconds)) => {
                     let line =
                         format!("spoken       {}: {seconds:.1} s of \"{}\"", path.display(), sentence.text);
@@ -78,7 +78,7 @@ impl Session<'_> {
                         Some(heard) => format!("{line}, heard as \"{}\"", heard.transcript),
                         None => line,
                     };
-                    understood.add(heard);
+                    totals.add(heard);
                     lengths.push(seconds);
                     line
                 }
@@ -91,13 +91,13 @@ impl Session<'_> {
                 "warning: the samples are shorter than {SHORT_SAMPLE} s: the model has not learnt to speak yet, train it longer"
             ));
         }
-        self.log_rates("model", RunPosition { step: steps, before: 0 }, &understood);
+        self.log_rates("model", RunPosition { step: steps, before: 0 }, &totals);
     }
 
     /// The recogniser's result for a sample. When the recogniser fails, that is reported and it is not used again.
-    fn listen(&mut self, path: &Path, sentence: &Sentence) -> Option<Heard> {
+    fn listen(&mut self, path: &Path, sentence: &Sentence) -> Option<Recognition> {
         let listener = self.listener.as_mut()?;
-        let heard = listener.hear(path, &sentence.text, &sentence.language);
+        let heard = listener.transcribe(path, &sentence.text, &sentence.language);
         if let Some(error) = listener.failed() {
             self.progress.say(&format!("note: {error}; the run continues without error rates"));
             self.listener = None;
@@ -106,11 +106,11 @@ impl Session<'_> {
     }
 
     /// Writes error rates to the curves and the events, and returns them as text.
-    fn log_rates(&mut self, name: &str, at: RunPosition, understood: &Understood) -> String {
-        if understood.count == 0 {
+    fn log_rates(&mut self, name: &str, at: RunPosition, totals: &ErrorTotals) -> String {
+        if totals.count == 0 {
             return String::new();
         }
-        let Understood { words, characters, count } = *understood;
+        let ErrorTotals { words, characters, count } = *totals;
         let (wer, cer) = (words.rate(), characters.rate());
         let event = json!({ "stage": name, "step": at.step, "wer": wer, "cer": cer, "sentences": count });
         let written = self.events.append("recognized", event).map_err(TrainError::from).and_then(|()| {
@@ -129,19 +129,19 @@ impl Session<'_> {
         &mut self,
         sentence: &Sentence,
         sample: &Sample,
-        place: &Place<'_>,
-    ) -> Result<(PathBuf, Option<Heard>), TrainError> {
+        location: &SampleLocation<'_>,
+    ) -> Result<(PathBuf, Option<Recognition>), TrainError> {
         let folder = self.folder.samples();
-        let path = folder.join(format!("{}.wav", place.file));
+        let path = folder.join(format!("{}.wav", location.file));
         durable::write(&path, &sample.wav)?;
-        durable::write(&folder.join(format!("{}.png", place.file)), &sample.png)?;
+        durable::write(&folder.join(format!("{}.png", location.file)), &sample.png)?;
         // TensorBoard does not allow one tag for both audio and image.
-        let tag = |what: &str| format!("{}/{what}/{}", place.label, sentence.name);
-        self.board.audio(&tag("spoken"), place.at, &sample.wav)?;
-        self.board.image(&tag("mel"), place.at, &sample.png)?;
-        self.board.text(&tag("text"), place.at, &sentence.text)?;
+        let tag = |what: &str| format!("{}/{what}/{}", location.label, sentence.name);
+        self.board.audio(&tag("spoken"), location.at, &sample.wav)?;
+        self.board.image(&tag("mel"), location.at, &sample.png)?;
+        self.board.text(&tag("text"), location.at, &sentence.text)?;
         let heard = self.listen(&path, sentence);
-        let mut event = json!({ "stage": place.label, "step": place.step, "file": format!("{}.wav", place.file),
+        let mut event = json!({ "stage": location.label, "step": location.step, "file": format!("{}.wav", location.file),
                                 "text": sentence.text, "seconds": sample.seconds });
         if let Some(heard) = &heard {
             event["heard"] = heard.transcript.as_str().into();
@@ -154,15 +154,15 @@ impl Session<'_> {
 
 /// Recognition results of several samples.
 #[derive(Clone, Copy, Default)]
-struct Understood {
+struct ErrorTotals {
     words: Errors,
     characters: Errors,
     count: usize,
 }
 
-impl Understood {
-    fn add(&mut self, heard: Option<Heard>) {
-        let Some(Heard { score, .. }) = heard else { return };
+impl ErrorTotals {
+    fn add(&mut self, heard: Option<Recognition>) {
+        let Some(Recognition { score, .. }) = heard else { return };
         for (sum, one) in [(&mut self.words, score.words), (&mut self.characters, score.characters)] {
             sum.errors += one.errors;
             sum.of += one.of;
@@ -172,7 +172,7 @@ impl Understood {
 }
 
 /// Where a sample is stored and logged.
-struct Place<'a> {
+struct SampleLocation<'a> {
     label: &'a str,
     step: u64,
     /// The step among all steps of the run.

@@ -90,7 +90,7 @@ impl Clips {
     }
 
     /// A row of the batch of a step. `attempt` is 0, or the number of rows before it whose clips could not be read: each
-    /// attempt gives another row, deterministically.
+    /// attempt selects another row, deterministically.
     pub(super) fn row(&self, step: u64, row: usize, attempt: u64) -> Row<'_> {
         let DecoderSettings { window, order, rows: all, .. } = &self.settings;
         let count = self.drawn_from.len() as u64;

@@ -27,7 +27,7 @@ const UNIT: usize = 64;
 const BATCH_FRAMES: usize = 1 << 14;
 
 /// Share of the codebook below which a DVAE is reported as not trained enough.
-const LEAST_USED: f64 = 0.05;
+const MIN_USED_SHARE: f64 = 0.05;
 
 /// Computes codes from mels.
 pub struct Encoder {
@@ -159,7 +159,7 @@ pub struct CodesFile<'a> {
 }
 
 /// The codes of all records, empty for a record that cannot be read or has NaN or Inf: later stages leave it out. They are
-/// read from `kept` where it belongs to the same records and DVAE, else computed. Two processes may compute them at once:
+/// read from `kept` if it belongs to the same records and DVAE, else computed. Two processes may compute them at once:
 /// each writes a whole file, and both are equal.
 pub fn codes_of(
     source: &dyn RecordSource,
@@ -214,23 +214,24 @@ pub fn codes_of(
     if !silent.is_empty() {
         silent.sort_unstable();
         let silent: Vec<String> = silent.into_iter().map(|record| source.id(record)).collect();
-        progress.say(&format!("left out, because their mels have NaN or Inf: {}", super::named(&silent)));
+        progress
+            .say(&format!("left out, because their mels have NaN or Inf: {}", super::list_names(&silent)));
     }
     if let Some(line) = collapsed(&codes, encoder.dvae.sizes().codes) {
         progress.say(&line);
     }
-    durable::write_with(disk, kept, &written(&codes, &key))?;
+    durable::write_with(disk, kept, &to_bytes(&codes, &key))?;
     Ok(codes)
 }
 
-/// A warning where the DVAE uses few codes of its codebook, or one code most of the time: the GPT then predicts codes well
+/// A warning if the DVAE uses few codes of its codebook, or one code most of the time: the GPT then predicts codes well
 /// that carry no speech. A corpus with fewer codes than the codebook has is compared with its own number of codes.
 fn collapsed(codes: &[Vec<i32>], codebook: usize) -> Option<String> {
     let mut counts: HashMap<i32, usize> = HashMap::new();
     codes.iter().flatten().for_each(|&code| *counts.entry(code).or_default() += 1);
     let (used, total) = (counts.len(), counts.values().sum::<usize>());
     let most = counts.values().copied().max()?;
-    let few = (used as f64) < LEAST_USED * codebook.min(total) as f64;
+    let few = (used as f64) < MIN_USED_SHARE * codebook.min(total) as f64;
     (few || 2 * most > total).then(|| {
         format!(
             "warning: the DVAE uses {used} of {codebook} codes, one of them for {:.0} % of the audio, so the GPT's accuracy \
@@ -241,7 +242,7 @@ fn collapsed(codes: &[Vec<i32>], codebook: usize) -> Option<String> {
 }
 
 /// File format: the key, number of records, codes of each record, and the hash of all that.
-fn written(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
+fn to_bytes(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
     let mut bytes = key.to_vec();
     bytes.extend((codes.len() as u64).to_le_bytes());
     for codes in codes {
@@ -255,20 +256,20 @@ fn written(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
 
 /// Serialises codes for another process.
 pub(crate) fn encode(codes: &[Vec<i32>]) -> Vec<u8> {
-    written(codes, &[0; 32])
+    to_bytes(codes, &[0; 32])
 }
 
 /// Reads the output of [`encode`], for `records` records.
 pub(crate) fn decode(bytes: &[u8], records: usize) -> Option<Vec<Vec<i32>>> {
-    parsed(bytes, &[0; 32], records)
+    from_bytes(bytes, &[0; 32], records)
 }
 
-/// Reads the file; `None` where it does not match, and codes are computed again.
+/// Reads the file; `None` if it does not match, and codes are computed again.
 fn read(path: &Path, key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
-    parsed(&std::fs::read(path).ok()?, key, records)
+    from_bytes(&std::fs::read(path).ok()?, key, records)
 }
 
-fn parsed(bytes: &[u8], key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
+fn from_bytes(bytes: &[u8], key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
     let (bytes, hash) = bytes.split_last_chunk::<32>()?;
     if blake3::hash(bytes).as_bytes() != hash {
         return None;

@@ -10,7 +10,7 @@ use super::clips::Clips;
 use super::{ClipOrder, Stage, StageCore, StageKind, Submitted, Validation};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::feed::{Feed, Feeding, Made, Measured};
+use crate::feed::{BatchCost, Feed, FeedSettings, Measured};
 use crate::model::{DECODER, Model, SPEAKER};
 use crate::overlay::position;
 use crate::replica_slice::ReplicaSlice;
@@ -27,7 +27,7 @@ use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::{Control, Engine, EngineOptions, Init, Layout, Mode, ParameterId, Report, Training};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use step::{Parts, Ready, What};
+use step::{Parts, ProgramKind, Ready};
 
 /// HiFi-GAN's weight of the mel distance, relative to the discriminators' loss.
 pub const MEL_WEIGHT: f64 = 45.0;
@@ -46,7 +46,7 @@ pub struct DecoderSettings {
     /// GPT latents per window.
     pub window: usize,
     /// Mel frames that the speaker vector is computed from.
-    pub heard: usize,
+    pub speaker_frames: usize,
     /// Share of the steps, 0 to 1, after which the discriminators join: before that, every generated waveform is easy to
     /// tell from a real one.
     pub discriminators_from: f64,
@@ -59,7 +59,7 @@ pub struct DecoderSettings {
     /// Whether steps are captured as graphs or launched kernel by kernel.
     pub mode: Mode,
     /// How batches get to the device.
-    pub feeding: Feeding,
+    pub feeding: FeedSettings,
     /// Seed of all random streams.
     pub seed: u64,
     /// Limit of device memory, in bytes.
@@ -89,7 +89,7 @@ pub struct DecoderStage {
     bad_validation: Quarantine,
 }
 
-/// The networks, with the table of speakers where the speaker encoder is trained to classify them.
+/// The networks, with the table of speakers if the speaker encoder is trained to classify them.
 struct Networks {
     decoder: Decoder,
     speaker: SpeakerEncoder,
@@ -169,7 +169,7 @@ impl DecoderStage {
             step::ready(&mut engine, &settings, &recipe, parts, what, &slice)
         };
         let (adversarial, plain, measure) =
-            (make(What::Adversarial)?, make(What::Plain)?, make(What::Measured)?);
+            (make(ProgramKind::Adversarial)?, make(ProgramKind::Plain)?, make(ProgramKind::Measured)?);
         let bad_validation = Quarantine::new(settings.feeding.failures);
         Ok(DecoderStage {
             settings,
@@ -202,8 +202,9 @@ impl DecoderStage {
                 notes: self.notes.clone(),
             };
             let bytes = sampler.inputs.image.bytes();
-            let maker =
-                Box::new(move |step, into: &mut [u8], _: &mut Made| Ok((bytes, sampler.fill(step, into)?)));
+            let maker = Box::new(move |step, into: &mut [u8], _: &mut BatchCost| {
+                Ok((bytes, sampler.fill(step, into)?))
+            });
             let feeding = self.settings.feeding;
             self.feed = Some(feeding.start("feed decoder", &self.engine, bytes, step, maker)?);
         }

@@ -11,7 +11,7 @@ use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation};
 use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::feed::{Fed, Feed, Maker, Measured, field, maker_of};
+use crate::feed::{Feed, Maker, Measured, ReadyBatch, field, maker_of};
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::overlay::floats;
 use crate::replica_slice::ReplicaSlice;
@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
 use step::{Ready, ready};
-use token_targets::{SPOKEN_MEL, WithTokens};
+use token_targets::{MEL_WITH_TOKEN, WithTokens};
 
 pub use mel_feed::MelDevice;
 pub use settings::DvaeSettings;
@@ -42,23 +42,23 @@ pub use token_targets::TokenTargets;
 /// Interval, in steps, at which unused codes are moved to encoded rows.
 const REVIVE_EVERY: u64 = 20;
 /// A code chosen by fewer rows than this, averaged over about a hundred steps, is unused.
-const USED: f32 = 0.03;
+const MIN_USE: f32 = 0.03;
 /// Maximum number of records that mel statistics are computed from.
-const MEASURED: usize = 4000;
+const MAX_MEASURED: usize = 4000;
 
 /// What the loop needs to know about a batch.
 struct DvaeBatch {
     rows: u64,
     records: Vec<u32>,
-    /// The input of its mels, where a device computes them.
-    given: Option<ConditioningInput>,
+    /// The input of its mels, if a device computes them.
+    mel_input: Option<ConditioningInput>,
 }
 
 impl DvaeBatch {
-    fn of(bytes: &[u8], info: &BatchInfo, given: Option<ConditioningInput>) -> DvaeBatch {
+    fn of(bytes: &[u8], info: &BatchInfo, mel_input: Option<ConditioningInput>) -> DvaeBatch {
         let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
         let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
-        DvaeBatch { rows: u64::from(info.rows_valid), records, given }
+        DvaeBatch { rows: u64::from(info.rows_valid), records, mel_input }
     }
 }
 
@@ -72,11 +72,11 @@ pub struct DvaeStage {
     released: Vec<Released>,
     stats: Vec<f32>,
     source: Arc<dyn RecordSource>,
-    /// The same source, with the token of every frame where codes have to predict it.
+    /// The same source, with the token of every frame if codes have to predict it.
     learnt: Arc<dyn RecordSource>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
-    /// The feed of training batches where a device computes their mels; else the reason, where that was requested.
+    /// The feed of training batches if a device computes their mels; else the reason, if that was requested.
     mel_feed: Result<MelFeed, Option<String>>,
     feed: Option<Feed<DvaeBatch>>,
     notes: Notes,
@@ -104,8 +104,8 @@ fn measure_mels(
 ) -> Result<MelStatistics, TrainError> {
     let (mut squares, mut sums) = (vec![0f64; bands], vec![0f64; bands]);
     let mut frames = 0u64;
-    // Sampled evenly over the set, whatever its order.
-    let every = records.len().div_ceil(MEASURED).max(1);
+    // Sampled evenly over the whole set, since it may be ordered.
+    let every = records.len().div_ceil(MAX_MEASURED).max(1);
     let mut bad = BadRecords::new("mel statistics", failures.rate, records.len().div_ceil(every));
     for &record in records.iter().step_by(every) {
         let Some(mels) = bad.check(floats(source, record as usize, DVAE_MEL))? else { continue };
@@ -144,9 +144,9 @@ pub(crate) fn batches(
 ) -> Result<(Batches, Option<Batches>), TrainError> {
     let batches = learning(settings);
     let mut learnt = batches.clone();
-    if source.columns().contains(&SPOKEN_MEL) {
+    if source.columns().contains(&MEL_WITH_TOKEN) {
         let silence = learnt.parts[0].pad;
-        learnt.parts = vec![Part { pad: silence, ..Part::window(SPOKEN_MEL, settings.frames) }];
+        learnt.parts = vec![Part { pad: silence, ..Part::window(MEL_WITH_TOKEN, settings.frames) }];
     }
     let plan = Batches::new(source, train.iter().copied(), learnt)?;
     if validation.is_empty() {
@@ -236,7 +236,7 @@ impl DvaeStage {
             measure,
         };
         if !known {
-            stage.start_at(&measured.mean)?;
+            stage.initialise_output(&measured.mean)?;
             stage.fill_codebook()?;
         }
         Ok(stage)
@@ -244,7 +244,7 @@ impl DvaeStage {
 
     /// Initialises the network so that it outputs the mean mel and receives the difference from it. Log-mels are far from
     /// zero, and learning that offset would take longer than learning the content.
-    fn start_at(&mut self, mean: &[f32]) -> Result<(), TrainError> {
+    fn initialise_output(&mut self, mean: &[f32]) -> Result<(), TrainError> {
         let mean: Vec<f32> = mean.iter().zip(&self.stats).map(|(mean, stat)| mean / stat).collect();
         let sizes = &self.settings.sizes;
         let last = format!("dvae.decoder.{}.bias", 1 + sizes.blocks + sizes.layers);
@@ -288,7 +288,7 @@ impl DvaeStage {
         let mut feed = self.measuring(&batches, first, first + most)?;
         let mut rows = Vec::new();
         for _ in 0..most {
-            self.measured(&mut feed)?;
+            self.measure_batch(&mut feed)?;
             let made = self.engine.read(&self.measure.program, self.measure.encoded)?;
             let width = self.settings.sizes.code_width;
             rows.extend(made.chunks_exact(width).filter(|row| are_numbers(row)).flatten());
@@ -313,7 +313,7 @@ impl DvaeStage {
     }
 
     /// Passes the next batch of a feed through the network without an update.
-    fn measured(&mut self, feed: &mut Feed<DvaeBatch>) -> Result<Report, TrainError> {
+    fn measure_batch(&mut self, feed: &mut Feed<DvaeBatch>) -> Result<Report, TrainError> {
         let mut fed = feed.next_batch()?;
         self.engine.take(&self.measure.program, &mut fed.slot)?;
         feed.give_back(fed.slot);
@@ -334,7 +334,7 @@ impl DvaeStage {
         let column = batches.settings().parts[0].column;
         maker_of(self.learnt.clone(), batches, first, options, move |bytes, info, into, _| {
             let frames = bytemuck::cast_slice(field(bytes, info, column.name));
-            if column == SPOKEN_MEL {
+            if column == MEL_WITH_TOKEN {
                 let (mels, spoken) = token_targets::split(column, frames, (window, 0), per_code);
                 image.write_divided(into, mel, &mels, &stats);
                 if let Some(tokens) = tokens {
@@ -348,7 +348,7 @@ impl DvaeStage {
     }
 
     /// The training batch of `step`.
-    fn batch(&mut self, step: u64) -> Result<Fed<DvaeBatch>, TrainError> {
+    fn batch(&mut self, step: u64) -> Result<ReadyBatch<DvaeBatch>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
             let feeding = self.settings.feeding;
@@ -390,7 +390,7 @@ impl StageCore for DvaeStage {
             format!(
                 "{} clips{}, {} windows of {:.2} s per batch; memory {:.2} GiB",
                 self.batches.records(),
-                super::balanced(&self.batches),
+                super::describe_balance(&self.batches),
                 self.settings.rows,
                 FrontEnd::Dvae.seconds(self.settings.frames as usize),
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
@@ -478,7 +478,7 @@ impl Stage for DvaeStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let Fed { mut slot, what, .. } = self.batch(step)?;
+        let ReadyBatch { mut slot, what, .. } = self.batch(step)?;
         self.engine.take(&self.step.program, &mut slot)?;
         let mut fed = Measured::default();
         if let Some(feed) = &mut self.feed {
@@ -505,7 +505,7 @@ impl Stage for DvaeStage {
             return Ok(());
         }
         let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
-        if book.unused(USED).is_empty() {
+        if book.unused(MIN_USE).is_empty() {
             return Ok(());
         }
         // Computed again instead of kept from the step before: a run that was just resumed has none.
@@ -514,7 +514,7 @@ impl Stage for DvaeStage {
             return Ok(());
         }
         let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
-        if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {
+        if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, MIN_USE, seed).is_empty() {
             book.write(&mut self.engine, self.dvae.codebook())?;
         }
         Ok(())
@@ -526,7 +526,7 @@ impl Stage for DvaeStage {
         let mut feed = self.measuring(&batches, 0, count)?;
         let (mut squared, mut absolute, mut passes) = (0.0, 0.0, 0.0);
         for _ in 0..count {
-            let report = self.measured(&mut feed)?;
+            let report = self.measure_batch(&mut feed)?;
             squared += f64::from(report.notes[0]);
             absolute += f64::from(report.notes[2]);
             passes += 1.0;

@@ -20,10 +20,10 @@ pub(crate) use conditioning_feed::ConditioningKind;
 pub use regularization::Regularization;
 pub use settings::{GptSettings, Lengths};
 
-use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation, left_out};
+use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation, describe_left_out};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::feed::{Fed, Feed, Measured};
+use crate::feed::{Feed, Measured, ReadyBatch};
 use crate::model::{GPT, Model, TEXT_DROPOUT};
 use crate::overlay::WithCodes;
 use crate::replica_slice::ReplicaSlice;
@@ -86,7 +86,7 @@ pub struct GptStage {
 
 impl GptStage {
     /// Builds the stage on `source`. It trains on its slice of every batch of `train` and validates on `validation`, and
-    /// starts with the weights of `model` where it has them.
+    /// starts with the weights of `model` if it has them.
     pub fn new(
         slice: ReplicaSlice,
         settings: GptSettings,
@@ -101,7 +101,7 @@ impl GptStage {
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
         if model.has(GPT) {
             let missing = model.fill(&mut engine, &released)?;
-            // Only adapters may be initialised anew. Anything else would silently discard trained weights.
+            // Only adapters may be newly initialised. Anything else would silently discard trained weights.
             let begins_anew = |name: &str| {
                 myxtts_model::lora::is_adapter(name) || myxtts_model::declare::is_training_only(name)
             };
@@ -126,7 +126,7 @@ impl GptStage {
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
         let conditioning = ConditioningFeed::of(&settings, &engine, &source, &stats)?;
-        let fed = (&*conditioning.fed, conditioning.heard);
+        let fed = (&*conditioning.records, conditioning.kind);
         let (plan, held_out) =
             step_builder::batches(&settings, &*source, fed, RecordSplit { train, validation })?;
         let mut filler = Filler::new(
@@ -237,7 +237,7 @@ impl GptStage {
     /// Converts a batch to a program's inputs and queues it; its slot can then be filled again.
     fn run(
         &mut self,
-        fed: &mut Fed<GptBatch>,
+        fed: &mut ReadyBatch<GptBatch>,
         phase: Phase,
         control: &Control,
     ) -> Result<Submitted, TrainError> {
@@ -265,11 +265,11 @@ impl GptStage {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
             // Drop the old one first: there is memory for one.
             self.feed = None;
-            let (feeding, source) = (self.settings.feeding, self.conditioning.fed.clone());
+            let (feeding, source) = (self.settings.feeding, self.conditioning.records.clone());
             let options = self.slice.loading(feeding.loading());
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let mut filler = self.filler.clone();
-            (filler.kind, filler.engine) = (self.conditioning.heard, self.conditioning.maker.clone());
+            (filler.kind, filler.engine) = (self.conditioning.kind, self.conditioning.maker.clone());
             filler.augmenter = self.augmenter.clone();
             let maker = filler.maker(source, &self.batches, number, options)?;
             let bytes = self.filler.slot_bytes(&self.batches, self.slice.world())?;
@@ -312,7 +312,7 @@ impl StageCore for GptStage {
             format!(
                 "{} clips{} in {} lengths, {} to {} per batch, {} batches per epoch; {}",
                 self.batches.records(),
-                super::balanced(&self.batches),
+                super::describe_balance(&self.batches),
                 buckets.len(),
                 rows.iter().min().unwrap_or(&0),
                 rows.iter().max().unwrap_or(&0),
@@ -327,11 +327,11 @@ impl StageCore for GptStage {
                 "the model starts when {} batches are ready, after at least {:.1} s",
                 self.filler
                     .slot_bytes(&self.batches, self.slice.world())
-                    .map_or(depth.most, |bytes| depth.slots(bytes)),
+                    .map_or(depth.max, |bytes| depth.slots(bytes)),
                 delay.as_secs_f64()
             ));
         }
-        lines.extend(left_out(&self.batches, "codes", |record| self.clip(record)));
+        lines.extend(describe_left_out(&self.batches, "codes", |record| self.clip(record)));
         lines
     }
 
@@ -437,7 +437,7 @@ impl Stage for GptStage {
     }
 
     fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
-        // A step of several batches is several programs: the time of one of them is not the step's.
+        // A step of several batches is several programs: one of them does not have the time of the step.
         match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
             Some((_, (program, _))) => Ok(Some(self.engine.submit(program, control)?)),
             None => Ok(None),

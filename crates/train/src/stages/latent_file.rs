@@ -25,7 +25,7 @@ pub struct LatentFile {
     end: u64,
 }
 
-/// The rows of a record in the file; 0 rows where it has no states.
+/// The rows of a record in the file; 0 rows if it has no states.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     offset: u64,
@@ -33,7 +33,7 @@ struct Span {
 }
 
 impl LatentFile {
-    /// An empty file in `folder` for `records` records; in the system's folder of temporary files where `folder` is not a
+    /// An empty file in `folder` for `records` records; in the system's folder of temporary files if `folder` is not a
     /// folder.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl LatentFile {
         Ok(())
     }
 
-    /// Number of rows of a record; 0 where it has no states.
+    /// Number of rows of a record; 0 if it has no states.
     pub fn rows(&self, record: usize) -> usize {
         self.spans[record].rows
     }
@@ -103,7 +103,7 @@ impl LatentFile {
         Ok(bytes)
     }
 
-    /// Writes what [`LatentFile::encode`] returned to a temporary file of this process; `None` where it is something else.
+    /// Writes what [`LatentFile::encode`] returned to a temporary file of this process; `None` if it is something else.
     pub(crate) fn decode(folder: &Path, bytes: &[u8]) -> Result<Option<LatentFile>, TrainError> {
         let Some((width, records, mut rest)) = header(bytes) else { return Ok(None) };
         let mut all = LatentFile::create(folder, width, records)?;

@@ -3,7 +3,7 @@
 use super::gpt::fill::{Filler, GptBatch};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::feed::{Made, field};
+use crate::feed::{BatchCost, field};
 use crate::job_control::JobControl;
 use crate::model::Model;
 use crate::overlay::{CODES, WithCodes};
@@ -91,7 +91,7 @@ pub fn latents_of(
         let mut batch = batch?;
         let info = batch.info().clone();
         let (length, GptBatch { shape, .. }) =
-            filler.fill(batch.bytes(), &info, slot.bytes()?, &mut Made::default())?;
+            filler.fill(batch.bytes(), &info, slot.bytes()?, &mut BatchCost::default())?;
         let (program, made) = match programs.entry(shape) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -125,7 +125,7 @@ pub fn latents_of(
         progress.say(&format!(
             "left out of the decoder stage, because their GPT states have NaN or Inf: {}; check these clips, and \
              the other clips of their speakers, which condition them",
-            super::named(&silent)
+            super::list_names(&silent)
         ));
     }
     Ok(all)

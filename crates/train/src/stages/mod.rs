@@ -76,8 +76,8 @@ pub struct Submitted {
     pub notes: Vec<String>,
 }
 
-/// Name of the number that says how much the loss of validation codes increases with the texts of other clips, in nats: near
-/// zero where the model ignores the text.
+/// Name of a measurement: how much the loss of validation codes increases with the texts of other clips, in nats. Near zero
+/// if the model ignores the text.
 pub const TEXT_GAIN: &str = "text_gain";
 
 /// The result of a pass over the validation records.
@@ -113,13 +113,13 @@ pub trait StageCore {
         false
     }
 
-    /// A number for what is optimised after `step` steps. Only scores of the same objective can be compared; the scores of a
+    /// Identifies what is optimised after `step` steps. Only scores of the same objective can be compared; the scores of a
     /// later one replace those of an earlier one.
     fn objective(&self, _step: u64) -> u64 {
         0
     }
 
-    /// Whether the model takes the moving average of a parameter, where averages are kept.
+    /// Whether the model takes the moving average of a parameter, if averages are kept.
     fn is_averaged(&self, _parameter: ParameterId) -> bool {
         true
     }
@@ -157,13 +157,13 @@ pub trait Stage {
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError>;
 
     /// Queues the step of the last batch of this shape again, on the inputs that are still on the device: the step alone,
-    /// without a feed. `None` where there was no such batch, or where the stage does not support it.
+    /// without a feed. `None` if there was no such batch, or if the stage does not support it.
     fn replay(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Option<Ticket>, TrainError> {
         Ok(None)
     }
 
-    /// Runs the step of the last batch of this shape again, operation by operation, each timed on the device. Empty where
-    /// there was no such batch, or where the stage does not support it.
+    /// Runs the step of the last batch of this shape again, operation by operation, each timed on the device. Empty if
+    /// there was no such batch, or if the stage does not support it.
     fn profile(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Vec<OpTime>, TrainError> {
         Ok(Vec::new())
     }
@@ -174,7 +174,7 @@ pub trait Stage {
     }
 
     /// Whether the weights are still those of the last complete step after [`Stage::submit`] got no batch.
-    fn outlives_failures(&self) -> bool {
+    fn survives_missing_batch(&self) -> bool {
         true
     }
 
@@ -183,15 +183,15 @@ pub trait Stage {
         Ok(())
     }
 
-    /// Work between steps; called before step `step`, with nothing queued where [`StageCore::due`] returned `true`.
+    /// Work between steps; called before step `step`, with nothing queued if [`StageCore::due`] returned `true`.
     fn between(&mut self, _step: u64) -> Result<(), TrainError> {
         Ok(())
     }
 
-    /// Measures the validation records; `None` where there are none.
+    /// Measures the validation records; `None` if there are none.
     fn validate(&mut self) -> Result<Option<Validation>, TrainError>;
 
-    /// Checks that the replicas in other processes hold the same weights. A sentence that says so, or an error where they do
+    /// Checks that the replicas in other processes hold the same weights. A sentence that says so, or an error if they do
     /// not; `None` in a run of one process.
     fn verify(&mut self) -> Result<Option<String>, TrainError> {
         Ok(None)
@@ -275,7 +275,7 @@ fn clips(lists: &[&[i32]]) -> Vec<u32> {
 }
 
 /// Names to print: the first few, and how many more there are.
-fn named(clips: &[String]) -> String {
+fn list_names(clips: &[String]) -> String {
     const NAMED: usize = 20;
     match clips.len().checked_sub(NAMED) {
         None | Some(0) => clips.join(", "),
@@ -284,7 +284,7 @@ fn named(clips: &[String]) -> String {
 }
 
 /// A line on the records that batches leave out; `unit` is what their length is counted in.
-fn left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option<String> {
+fn describe_left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option<String> {
     let first = batches.excluded().first()?;
     let why = match first.reason {
         Reason::NoFrames => format!("it has no {unit}"),
@@ -302,7 +302,7 @@ pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), TrainError> {
 
 /// Refuses a program that would exceed the memory limit of an engine, before any of it is allocated. `batch` is the setting
 /// that reduces it.
-pub(crate) fn within(
+pub(crate) fn check_memory_limit(
     engine: &Engine,
     tape: &myxtts_tensor::Tape,
     (stage, batch): (&'static str, &'static str),
@@ -332,7 +332,7 @@ fn start_average(engine: &mut Engine, kept: bool) -> Result<(), TrainError> {
 }
 
 /// The part of a stage's description about repeated clips.
-fn balanced(batches: &myxtts_data::batch::Plan) -> String {
+fn describe_balance(batches: &myxtts_data::batch::Plan) -> String {
     match batches.repeated() {
         0 => String::new(),
         more => format!(" and {more} repeats for balance"),

@@ -1,4 +1,4 @@
-//! The parts of rows that condition themselves. Where a speaker has only one clip, its conditioning is cut from that clip,
+//! The parts of rows that condition themselves. If a speaker has only one clip, its conditioning is cut from that clip,
 //! and the codes of that part are not targets. Otherwise the model would learn to repeat its conditioning instead of reading
 //! the text.
 
@@ -6,8 +6,8 @@ use myxtts_data::batch::BatchInfo;
 use myxtts_data::mel::FrontEnd;
 use std::ops::Range;
 
-/// The samples of each row's own clip that its conditioning was cut from, empty where it is from another clip. Returns no
-/// ranges where no row conditions itself.
+/// The samples of each row's own clip that its conditioning was cut from, empty if it is from another clip. No
+/// ranges at all if no row conditions itself.
 pub fn prompts(info: &BatchInfo) -> Vec<Range<usize>> {
     if info.own_companions.is_empty() {
         return Vec::new();

@@ -11,13 +11,13 @@ use serde::Serialize;
 /// The hardware of a run, as far as settings depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Facts {
-    /// Memory of the smallest GPU; `None` where the CPU trains.
+    /// Memory of the smallest GPU; `None` if the CPU trains.
     pub gpu: Option<GpuMemory>,
     /// Number of devices that share every batch.
     pub replicas: usize,
     /// Number of hardware threads.
     pub cores: usize,
-    /// Available RAM in bytes; `None` where the system does not report it.
+    /// Available RAM in bytes; `None` if the system does not report it.
     pub ram_free: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The host memory that a run on the CPU is planned to need: reported before the run begins, and refused where the machine
+//! The host memory that a run on the CPU is planned to need: reported before the run begins, and refused if the machine
 //! has less. A GPU reports an error when it is full; a machine that is full kills processes.
 
 use super::rules::Memory;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// The machine's memory in bytes; `None` where the system does not report it.
+/// The machine's memory in bytes; `None` if the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Maximum that this process can get.
@@ -45,7 +45,7 @@ pub struct StageBatches {
     pub stage: StageKind,
     /// Clips or windows per batch.
     pub rows: usize,
-    /// Number of replicas that every batch has to be split over evenly; 1 where a batch may leave some idle.
+    /// Number of replicas that every batch has to be split over evenly; 1 if a batch may leave some idle.
     pub replicas: usize,
 }
 
@@ -68,7 +68,7 @@ impl StageBatches {
     }
 }
 
-/// A line on the memory of every stage's steps; `None` where they run on GPUs or no stage is to run.
+/// A line on the memory of every stage's steps; `None` if they run on GPUs or no stage is to run.
 ///
 /// # Errors
 /// A stage would need more memory than the machine has.
@@ -109,12 +109,12 @@ pub fn host_memory(
             )
         };
         let batches = StageBatches { stage: StageKind::Dvae, rows: settings.rows as usize, replicas: 1 };
-        planned.push((batches, judge(batches, host, need)?));
+        planned.push((batches, check_host_memory(batches, host, need)?));
     }
     if is_due(StageKind::Gpt, GPT) {
         let batches = StageBatches { stage: StageKind::Gpt, rows: plan.data.batch_size, replicas: count };
         let bytes = with_forecast(plan, corpus, machines, &model, fine_tune, |memory| {
-            judge(batches, host, |rows| gpt_need(memory, plan, count, rows))
+            check_host_memory(batches, host, |rows| gpt_need(memory, plan, count, rows))
         })?;
         planned.push((batches, bytes));
     }
@@ -131,7 +131,7 @@ pub fn host_memory(
             )
         };
         let batches = StageBatches { stage: StageKind::Decoder, rows: settings.rows, replicas: 1 };
-        planned.push((batches, judge(batches, host, need)?));
+        planned.push((batches, check_host_memory(batches, host, need)?));
     }
     Ok((!planned.is_empty()).then(|| line(&planned, host)))
 }
@@ -143,8 +143,8 @@ fn gpt_need(memory: &dyn Memory, plan: &Plan, replicas: usize, rows: usize) -> R
     Ok(steps.saturating_add(waiting).saturating_mul(replicas as u64))
 }
 
-/// The bytes that the steps of a stage are planned to need; an error where the machine has less, with a batch size that fits.
-pub fn judge(
+/// The bytes that the steps of a stage are planned to need; an error if the machine has less, with a batch size that fits.
+pub fn check_host_memory(
     batches: StageBatches,
     host: Host,
     need: impl Fn(usize) -> Result<u64, TrainError>,

@@ -89,7 +89,7 @@ impl Memory for GptForecast<'_> {
     }
 }
 
-/// The tuned settings as one line for the user; `None` where there are none.
+/// The tuned settings as one line for the user; `None` if there are none.
 pub fn line(changes: &[TuningChange]) -> Option<String> {
     let words: Vec<String> = changes
         .iter()

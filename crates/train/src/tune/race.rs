@@ -1,9 +1,9 @@
 //! Finds the fastest candidate on a machine whose speed varies.
 //!
-//! Two cores of a shared machine were seen to compute half as fast as a minute before, which is ten times the effect that
-//! tuning looks for. So the candidates take turns: one segment each, round after round, and a segment is judged by its
-//! difference to each other segment of the same round. A slow round affects all candidates alike; a single slow segment is
-//! outvoted by the other rounds.
+//! Two cores of a shared machine sometimes compute half as fast as a minute before, which is ten times the effect that tuning
+//! has to detect. So the candidates take turns: one segment each, round after round, and a segment is judged by its
+//! difference to each other segment of the same round. A slow round affects all candidates alike; a single slow segment
+//! has little weight among the other rounds.
 
 use crate::bench::timed_stage::SegmentStep;
 use crate::statistics::median;
@@ -73,20 +73,20 @@ impl Cost {
 
 /// Groups candidates that fit into memory together. The first candidate is in every group: the others are compared through
 /// it.
-pub fn heats<T: Copy>(ways: &[T], bytes: impl Fn(&T) -> u64, at_most: u64) -> Vec<Vec<T>> {
-    let Some((&first, others)) = ways.split_first() else { return Vec::new() };
-    let mut heats = vec![vec![first]];
+pub fn memory_groups<T: Copy>(candidates: &[T], bytes: impl Fn(&T) -> u64, at_most: u64) -> Vec<Vec<T>> {
+    let Some((&first, others)) = candidates.split_first() else { return Vec::new() };
+    let mut groups = vec![vec![first]];
     let mut taken = bytes(&first);
-    for &way in others {
-        let own = bytes(&way);
-        if taken.saturating_add(own) > at_most && heats.last().is_some_and(|heat| heat.len() > 1) {
-            heats.push(vec![first]);
+    for &candidate in others {
+        let own = bytes(&candidate);
+        if taken.saturating_add(own) > at_most && groups.last().is_some_and(|group| group.len() > 1) {
+            groups.push(vec![first]);
             taken = bytes(&first);
         }
         taken = taken.saturating_add(own);
-        if let Some(heat) = heats.last_mut() {
-            heat.push(way);
+        if let Some(group) = groups.last_mut() {
+            group.push(candidate);
         }
     }
-    heats
+    groups
 }

@@ -8,7 +8,7 @@
 //! | `data.prefetch_buffer_size` | the default, or what fits a 32nd of the GPU's memory and a 16th of the free RAM; 4 on a CPU |
 //! | `data.buffer_size` | the default, or what fits an eighth of the free RAM; 8 on a CPU |
 //!
-//! Settings that the user made stay, and the others are fitted around them.
+//! Settings that the user made are kept, and the others are chosen to suit them.
 
 use super::facts::Facts;
 use crate::error::TrainError;
@@ -24,15 +24,15 @@ pub trait Memory {
     fn waiting(&self, rows: usize) -> Result<u64, TrainError>;
 }
 
-/// Candidate rows of a batch per device, where any number is allowed: each is a multiple of many smaller ones.
+/// Candidate rows of a batch per device, if any number is allowed: each is a multiple of many smaller ones.
 const ROWS: [usize; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
 /// Rows on a CPU, which is as fast on few rows as on many.
 const ROWS_ON_CPU: usize = 16;
 /// Minimum number of waiting batches: those a feed starts with.
-const WAITING: u64 = 4;
+const MIN_WAITING: u64 = 4;
 /// Buffers on a CPU: its steps are long, and its memory is shared with everything else.
 const READY_ON_CPU: usize = 4;
-const UNDER_WAY_ON_CPU: usize = 8;
+const IN_PREPARATION_ON_CPU: usize = 8;
 
 /// The initial batch size, before its memory is planned: the number of clips per step.
 pub fn first_rows(facts: &Facts) -> usize {
@@ -42,7 +42,7 @@ pub fn first_rows(facts: &Facts) -> usize {
     facts.replicas * ROWS.iter().copied().find(|&rows| rows >= each).unwrap_or(each)
 }
 
-/// Bytes of a device that a plan may use; `None` where the memory is unknown. A share is left for other programs, for the
+/// Bytes of a device that a plan may use; `None` if the memory is unknown. A share is left for other programs, for the
 /// driver's memory of captured steps, and as a margin.
 pub fn budget(facts: &Facts, limit: Option<u64>) -> Option<u64> {
     let most = match facts.gpu {
@@ -95,7 +95,7 @@ pub fn choose(facts: &Facts, plan: &Plan, memory: Option<&dyn Memory>) -> Result
     let bytes = memory.waiting(rows)?.max(1);
     let (ready, under_way) = match facts.gpu {
         Some(_) => (default_of("data.prefetch_buffer_size"), default_of("data.buffer_size")),
-        None => (READY_ON_CPU, UNDER_WAY_ON_CPU),
+        None => (READY_ON_CPU, IN_PREPARATION_ON_CPU),
     };
     let of_ram = |share: u64| facts.ram_free.map(|free| free / share);
     let of_gpu = facts.gpu.map(|gpu| gpu.total / 32);
@@ -134,7 +134,7 @@ struct Batch {
     reason: String,
 }
 
-/// The largest batch that is planned to fit; a divisor of the initial size, where gradient accumulation can make up for it.
+/// The largest batch that is planned to fit; a divisor of the initial size, if gradient accumulation can make up for it.
 fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -> Result<Batch, TrainError> {
     let first = first_rows(facts);
     let each = first / facts.replicas;
@@ -154,7 +154,7 @@ fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -
         let Some(budget) = budget else {
             return Ok(Batch { rows, accumulate, reason: what });
         };
-        let planned = memory.planned(rows, accumulate)? + WAITING * memory.waiting(rows)?;
+        let planned = memory.planned(rows, accumulate)? + MIN_WAITING * memory.waiting(rows)?;
         if planned <= budget {
             let reason = match tried {
                 None => format!("{what}; planned to use {} of {}", size(planned), size(budget)),

@@ -25,13 +25,13 @@ use std::time::{Duration, Instant};
 const SEGMENT_CLIPS: usize = 32;
 /// Number of steps before the first segment.
 const WARM_STEPS: u64 = 2;
-/// A race on the CPU ends after this time, or after [`MIN_ROUNDS`] where segments are longer; an exhaustive one runs all its
+/// A race on the CPU ends after this time, or after [`MIN_ROUNDS`] if segments are longer; an exhaustive one runs all its
 /// rounds.
 const RACE_TIME: Duration = Duration::from_secs(60);
 const MIN_ROUNDS: u64 = 5;
 /// Number of rounds for every requested step. Segments of 0.35 s on two cores of a shared machine varied by 10 %: 60 of them tell
-/// settings apart that differ by 3 %. The best of all combinations is also the luckiest, and the measurement that checks a choice
-/// has to be more certain than the choice.
+/// settings apart that differ by 3 %. The best of all combinations is partly best by chance, so an exhaustive
+/// sweep, which checks a choice, has more rounds.
 const ROUNDS: u64 = 2;
 const EXHAUSTIVE_ROUNDS: u64 = 4;
 /// Rows of a step of the stages whose batch size cannot be set, roughly.
@@ -39,7 +39,7 @@ const OTHER_STAGE_ROWS: usize = 16;
 
 /// The inputs of a sweep.
 pub struct Sweeper<'a> {
-    /// Settings; those that the user made are not tried with other values.
+    /// Settings; other values are tried only of those that the user did not set.
     pub plan: Plan,
     /// The corpus whose batches are measured.
     pub corpus: &'a Corpus,
@@ -82,7 +82,7 @@ pub struct SweepReport {
     pub accumulate: usize,
     /// The chosen settings.
     pub settings: Vec<ChosenSetting>,
-    /// Settings the user made: they were not tried with other values.
+    /// Settings that the user set: no other values were tried.
     pub left_alone: Vec<&'static str>,
     /// Batch sizes that are planned not to fit, with the bytes they would take.
     pub too_large: Vec<PlannedBatch>,
@@ -118,7 +118,7 @@ pub struct ChosenSetting {
 }
 
 impl Sweeper<'_> {
-    /// Measures the candidates and chooses among them; every combination where `exhaustive` is set.
+    /// Measures the candidates and chooses among them; every combination if `exhaustive` is set.
     pub fn sweep(&mut self, exhaustive: bool) -> Result<SweepReport, RunError> {
         let left_alone: Vec<&'static str> =
             TUNABLE.into_iter().filter(|path| is_set_by_user(&self.plan, path)).collect();
@@ -158,7 +158,7 @@ impl Sweeper<'_> {
             let at = Cell { batch: batch.unwrap_or(rule.batch), ..rule };
             let others = threads.iter().filter(|&&workers| workers != rule.workers);
             let cells: Vec<Cell> = others.map(|&workers| Cell { workers, ..at }).collect();
-            // In the same rounds as the others: a machine is not equally fast at all times.
+            // In the same rounds as the others, since the speed of a machine varies.
             let again = if cells.is_empty() { Vec::new() } else { [vec![at], cells].concat() };
             let more = self.measure(Part::Threads, again, false)?;
             let workers = sweep::smallest_near_best(more.iter().map(|row| (row.cell.workers, row.rate)));
@@ -268,30 +268,30 @@ impl Sweeper<'_> {
     fn race(&mut self, part: Part, cells: Vec<Cell>, exhaustive: bool) -> Result<Vec<Row>, RunError> {
         let budget = rules::budget(&self.facts, None).unwrap_or(u64::MAX);
         let bytes = self.bytes(&cells, budget)?;
-        let heats = race::heats(&cells, |cell| bytes[&cell.batch], budget);
+        let groups = race::memory_groups(&cells, |cell| bytes[&cell.batch], budget);
         let clips = cells.iter().map(|&cell| self.rows(cell)).fold(SEGMENT_CLIPS, usize::max);
         let mut rows: Vec<Row> = Vec::new();
-        for heat in heats {
+        for group in groups {
             let mut timed = Vec::new();
-            for &cell in &heat {
+            for &cell in &group {
                 let (stage, recipe) = self.stage(cell)?;
                 timed.push(TimedStage::new(stage, recipe, self.plan.training.seed, WARM_STEPS)?);
             }
             let mut rounds = Vec::new();
             let each = if exhaustive { EXHAUSTIVE_ROUNDS } else { ROUNDS };
             let (started, most) = (Instant::now(), each * self.steps);
-            self.progress.start("tuning", most * heat.len() as u64);
+            self.progress.start("tuning", most * group.len() as u64);
             while (rounds.len() as u64) < most
                 && (exhaustive || (rounds.len() as u64) < MIN_ROUNDS || started.elapsed() < RACE_TIME)
             {
-                let mut segments = vec![Vec::new(); heat.len()];
-                let mut turns: Vec<usize> = (0..heat.len()).collect();
+                let mut segments = vec![Vec::new(); group.len()];
+                let mut turns: Vec<usize> = (0..group.len()).collect();
                 // Forwards and backwards: a machine that grows slower during a round slows each of them in turn.
                 if rounds.len() % 2 == 1 {
                     turns.reverse();
                 }
                 for at in turns {
-                    let steps = (clips as f64 / self.rows(heat[at]) as f64).round().max(1.0) as u64;
+                    let steps = (clips as f64 / self.rows(group[at]) as f64).round().max(1.0) as u64;
                     segments[at] = timed[at].segment(steps)?;
                     self.progress.advance(1);
                 }
@@ -302,7 +302,7 @@ impl Sweeper<'_> {
             // A later race begins with the same cell as the first, which puts its rates on the same scale.
             let scale = rows.first().map_or(1.0, |first| first.rate / rates[0]);
             let known = usize::from(!rows.is_empty());
-            for ((cell, timed), rate) in heat.iter().zip(&timed).zip(&rates).skip(known) {
+            for ((cell, timed), rate) in group.iter().zip(&timed).zip(&rates).skip(known) {
                 rows.push(Row { part, cell: *cell, rate: rate * scale, figures: timed.figures() });
             }
         }

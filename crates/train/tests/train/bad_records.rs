@@ -5,7 +5,7 @@ use myxtts_run::durable::OsDisk;
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::StageKind;
 use myxtts_run::progress::Progress;
-use myxtts_train::feed::Feeding;
+use myxtts_train::feed::FeedSettings;
 use myxtts_train::job_control::JobControl;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::RecordSplit;
@@ -21,7 +21,7 @@ use super::small::{self, CLIPS, Clips};
 
 const BAD: usize = 2;
 
-/// Clips of which one was damaged before the run.
+/// Clips; one of them was damaged before the run.
 fn damaged() -> Clips {
     static SINCE: AtomicBool = AtomicBool::new(true);
     Clips { damaged: Some((BAD, &SINCE)), ..Clips::default() }
@@ -56,7 +56,7 @@ fn with<'a>(lines: &'a [String], words: &[&str]) -> Vec<&'a String> {
 }
 
 fn dvae_stage(clips: Clips, train: &[u32], rate: f64) -> Result<DvaeStage, TrainError> {
-    let feeding = Feeding { failures: budget(rate), ..Feeding::default() };
+    let feeding = FeedSettings { failures: budget(rate), ..FeedSettings::default() };
     let settings = DvaeSettings { feeding, ..small::dvae_settings() };
     let recipe = small::plan(StageKind::Dvae, 3).recipe(StageKind::Dvae, false);
     let sides = RecordSplit { train, validation: &[CLIPS as u32 - 1] };
@@ -71,7 +71,7 @@ fn one_bad_clip_ended_the_dvae_stage_before_its_first_step() {
     let mut stage = dvae_stage(damaged(), &all, 0.2).unwrap();
     let runs = tempfile::tempdir().unwrap();
     let (plan, lines) = (small::plan(StageKind::Dvae, 3), Lines::default());
-    small::run_watched(runs.path(), &plan, &mut stage, &lines, Arc::default(), None).unwrap();
+    small::run_with_progress(runs.path(), &plan, &mut stage, &lines, Arc::default(), None).unwrap();
     let lines = lines.0.into_inner().unwrap();
     let words = ["1 of 5 records", "mel statistics", "clip-2", "its checksum does not match"];
     assert_eq!(with(&lines, &words).len(), 1, "named once: {lines:?}");

@@ -87,7 +87,7 @@ fn the_last_weights_became_the_model_whatever_validation_said() {
         assert!(said.iter().any(|line| line.contains("keeps the weights of step 5 of 6")), "{said:?}");
         let end = &small::events(runs.path(), "stage_end")[0];
         assert_eq!((end["chosen_step"].as_u64(), end["score"].as_f64()), (Some(5), Some(1.0)));
-        // A model takes the measured weights, which are averages where the stage keeps them.
+        // A model takes the measured weights, which are averages if the stage keeps them.
         let raw = stage.inner.engine().read_arena(Arena::Average).unwrap();
         assert!(!raw.is_empty(), "{kind:?}: the recipe keeps no average, so that the test tries half");
     }
@@ -148,7 +148,7 @@ fn a_decoder_keeps_its_last_weights_once_discriminators_have_joined() {
 }
 
 #[test]
-fn a_nan_score_chooses_nothing() {
+fn a_nan_score_is_never_the_best() {
     let plan = plan(StageKind::Gpt);
     let runs = tempfile::tempdir().unwrap();
     let mut stage = scripted(StageKind::Gpt, &plan, |_| f64::NAN);
@@ -191,7 +191,7 @@ fn early_stopping_is_on_for_many_epochs_over_few_clips_and_gives_its_reason() {
 }
 
 #[test]
-fn the_text_gain_is_the_loss_of_codes_with_other_texts_and_zero_where_text_is_ignored() {
+fn the_text_gain_is_the_increase_of_the_loss_with_other_texts_and_zero_if_text_is_ignored() {
     let settings = small::gpt_settings(1);
     let codes = (0..small::CLIPS).map(|i| (0..10).map(|j| ((i + j) % 8) as i32).collect()).collect();
     let source = Arc::new(WithCodes::new(Arc::new(Clips::default()), codes));

@@ -2,7 +2,7 @@
 
 use myxtts_train::bench::chart::{Bar, chart};
 
-/// The names of the elements of a document, in order; panics where it is not well-formed. Supports only what the chart
+/// The names of the elements of a document, in order; panics if it is not well-formed. Supports only what the chart
 /// writes: elements, quoted attributes, and text without comments, declarations or custom entities.
 fn elements(document: &str) -> Vec<String> {
     let (mut open, mut met, mut rest) = (Vec::new(), Vec::new(), document.trim_end());

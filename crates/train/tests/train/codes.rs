@@ -33,7 +33,7 @@ fn mel(frames: usize, clip: usize) -> Vec<f32> {
 }
 
 #[test]
-fn codes_made_in_batches_are_those_of_each_clip_alone() {
+fn codes_of_a_batch_equal_those_of_each_clip_alone() {
     let model = model();
     let mut encoder = Encoder::new(&model, ComputeDevice::CPU).unwrap();
     // Every remainder of a code's 4 frames and of the unit of padding; several clips of most padded lengths.

@@ -1,8 +1,8 @@
-//! Conditioning that a device computes equals the conditioning that batches would carry: to the bit where mels are resident,
-//! up to rounding where they are computed from waveforms.
+//! Conditioning that a device computes equals the conditioning that batches would carry: to the bit if mels are resident,
+//! up to rounding if they are computed from waveforms.
 
-use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
 use crate::small;
+use crate::synthetic::{CODES, COUNT, VOCABULARY, Voices, codes};
 use myxtts_data::audio::wav::encode_pcm16;
 use myxtts_data::batch::Rows;
 use myxtts_data::cache::AudioOverlay;
@@ -17,7 +17,7 @@ use myxtts_run::plan::{Plan, Recipe, StageKind};
 use myxtts_tensor::{Control, Device, Mode, Report};
 use myxtts_train::align::Alignments;
 use myxtts_train::bad_records::BadRecords;
-use myxtts_train::feed::{Depth, Feeding};
+use myxtts_train::feed::{Depth, FeedSettings};
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::replica_slice::Replicas;
@@ -43,7 +43,10 @@ fn settings(conditioning: Conditioning, masks: Masks) -> GptSettings {
         masks,
         accumulate: 1,
         mode: Mode::Captured,
-        feeding: Feeding { depth: Some(Depth { least: 3, most: 3, bytes: 1 << 24 }), ..Feeding::default() },
+        feeding: FeedSettings {
+            depth: Some(Depth { min: 3, max: 3, bytes: 1 << 24 }),
+            ..FeedSettings::default()
+        },
         conditioning,
         start_delay: Some(Duration::from_millis(1)),
         lengths: Default::default(),
@@ -112,7 +115,7 @@ fn learnt(
 fn resident_mels_equal_those_that_batches_carry() {
     for masks in [Masks::Corrected, Masks::Coqui] {
         let all = Conditioning::Resident { at_most: 1.0 };
-        let fed = learnt(Arc::new(Voices { broken: None }), Conditioning::Fed, masks);
+        let fed = learnt(Arc::new(Voices { broken: None }), Conditioning::Batch, masks);
         let kept = learnt(Arc::new(Voices { broken: None }), all, masks);
         let bits = |reports: &[Report]| {
             reports.iter().map(|r| (r.loss.to_bits(), r.norm.to_bits())).collect::<Vec<_>>()
@@ -239,8 +242,8 @@ fn mels_computed_on_a_device_equal_those_of_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let (source, waveforms) = with_sound(folder.path(), 1);
     for masks in [Masks::Corrected, Masks::Coqui] {
-        let fed = learnt(source.clone(), Conditioning::Fed, masks);
-        let sound = Conditioning::Sound { device: Device::Cpu, waveforms: waveforms.clone() };
+        let fed = learnt(source.clone(), Conditioning::Batch, masks);
+        let sound = Conditioning::Waveforms { device: Device::Cpu, waveforms: waveforms.clone() };
         let made = learnt(source.clone(), sound, masks);
         for (step, (a, b)) in fed.0.iter().zip(&made.0).enumerate() {
             assert!(a.good && b.good);
@@ -258,9 +261,9 @@ fn a_missing_device_leaves_batches_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let (sung, _) = Sung::in_folder(folder.path(), 1);
     let source: Arc<dyn RecordSource> = Arc::new(sung);
-    let gone = Conditioning::Sound { device: Device::Cuda(63), waveforms: source.clone() };
+    let gone = Conditioning::Waveforms { device: Device::Cuda(63), waveforms: source.clone() };
     let (reports, said, _) = learnt(source.clone(), gone, Masks::Corrected);
-    let (fed, ..) = learnt(source, Conditioning::Fed, Masks::Corrected);
+    let (fed, ..) = learnt(source, Conditioning::Batch, Masks::Corrected);
     assert_eq!(reports.last().unwrap().loss.to_bits(), fed.last().unwrap().loss.to_bits());
     assert!(said.iter().any(|line| line.contains("cannot prepare batches")), "{said:?}");
 }
@@ -286,9 +289,9 @@ fn conditioning_on_the_device_is_in_the_forecast() {
         .planned(6, 1)
         .unwrap()
     };
-    let fed = planned(Conditioning::Fed, u64::MAX);
+    let fed = planned(Conditioning::Batch, u64::MAX);
     let resident = Conditioning::Resident { at_most: 1.0 / 16.0 };
-    let sound = Conditioning::Sound { device: Device::Cpu, waveforms };
+    let sound = Conditioning::Waveforms { device: Device::Cpu, waveforms };
     let table = 4 * 80 * (0..COUNT).map(|record| u64::from(source.rows(record, 1))).sum::<u64>();
     for (conditioning, least) in [(resident.clone(), table), (sound, 1)] {
         let (stage, _) = trained(source.clone(), conditioning.clone(), Masks::Corrected);
@@ -297,13 +300,14 @@ fn conditioning_on_the_device_is_in_the_forecast() {
         assert_eq!(planned(conditioning, u64::MAX) - fed, beside);
         assert!(fed >= stage.engine().memory().total() as u64);
     }
-    // Where it would exceed its share, batches carry it.
+    // If it would exceed its share, batches carry it.
     assert_eq!(planned(resident.clone(), 16 * table), fed);
     assert!(planned(resident, 17 * table) > fed);
-    let (stage, _) = trained(source, Conditioning::Fed, Masks::Corrected);
+    let (stage, _) = trained(source, Conditioning::Batch, Masks::Corrected);
     assert_eq!(stage.held(), stage.engine().memory().total() as u64);
     // On another device it takes no memory of the model's device.
-    let away = Conditioning::Sound { device: Device::Cuda(1), waveforms: Arc::new(Voices { broken: None }) };
+    let away =
+        Conditioning::Waveforms { device: Device::Cuda(1), waveforms: Arc::new(Voices { broken: None }) };
     assert_eq!(planned(away, u64::MAX), fed);
 }
 
@@ -313,7 +317,8 @@ fn dvae_learnt(
     mels: Option<MelDevice>,
     spoken: Option<TokenTargets>,
 ) -> (Vec<Report>, Vec<String>, serde_json::Value, f64) {
-    let feeding = Feeding { depth: Some(Depth { least: 3, most: 3, bytes: 1 << 24 }), ..Feeding::default() };
+    let feeding =
+        FeedSettings { depth: Some(Depth { min: 3, max: 3, bytes: 1 << 24 }), ..FeedSettings::default() };
     // Longer than some clips, shorter than others.
     let settings =
         DvaeSettings { rows: 4, frames: 64, mels, token_targets: spoken, feeding, ..small::dvae_settings() };

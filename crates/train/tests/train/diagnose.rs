@@ -48,14 +48,14 @@ fn wrong(seeds: std::ops::Range<u64>) -> Vec<String> {
 const NOISES: [f64; 3] = [0.02, 0.10, 0.20];
 
 #[test]
-fn twelve_planted_faults_are_named_under_many_seeds_and_noise() {
+fn twelve_injected_faults_are_named_under_many_seeds_and_noise() {
     let wrong = wrong(0..40);
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 40 * 12 * NOISES.len(), wrong.join("\n"));
 }
 
 /// For changes of the rules: they may be fitted to the first range of seeds, and are judged by another, starting at `FROM`.
 #[test]
-#[ignore = "a measurement, not a promise: cargo test -p myxtts-train --test train -- --ignored seeds --nocapture"]
+#[ignore = "a measurement without assertions: cargo test -p myxtts-train --test train -- --ignored seeds --nocapture"]
 fn how_often_the_name_is_right_on_new_seeds() {
     let from: u64 = std::env::var("FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(0);
     let wrong = wrong(from..from + 400);
@@ -63,7 +63,7 @@ fn how_often_the_name_is_right_on_new_seeds() {
 }
 
 #[test]
-fn every_finding_has_numbers_and_something_to_do_and_a_gain_within_reason() {
+fn every_finding_has_evidence_a_recommendation_and_a_plausible_gain() {
     for (fault, _) in planted(1) {
         let diagnosis = diagnose(&trace(fault, 1, BATCHES, 0.1));
         for finding in &diagnosis.findings {
@@ -85,7 +85,7 @@ fn every_finding_has_numbers_and_something_to_do_and_a_gain_within_reason() {
 }
 
 #[test]
-fn the_gain_of_a_slow_disk_is_what_its_waits_cost() {
+fn the_gain_of_a_faster_disk_is_the_time_of_its_waits() {
     let slow = trace(Fault::SlowDisk, 3, BATCHES, 0.02);
     let total = |trace: &Trace| trace.batches.iter().map(|batch| batch.period).sum::<f64>();
     let gain = diagnose(&slow).findings[0].gain.unwrap();
@@ -148,7 +148,7 @@ fn a_limited_gpu_is_named_before_its_consequences() {
 }
 
 #[test]
-fn fewer_threads_are_recommended_only_where_there_are_more() {
+fn fewer_threads_are_recommended_only_if_there_are_several() {
     let recommendation = |workers: usize| {
         let mut busy = trace(Fault::ProcessorHog, 1, BATCHES, 0.1);
         busy.setup.workers = workers;

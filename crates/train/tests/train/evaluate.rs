@@ -4,7 +4,7 @@ use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_demo::{self as demo, DemoOptions, Language, VOICES};
 use myxtts_run::progress::Silent;
 use myxtts_tensor::random::Stream;
-use myxtts_train::evaluate::dtw::{Frames, Warp};
+use myxtts_train::evaluate::dtw::{DtwOptions, Frames};
 use myxtts_train::evaluate::{cepstrum, rank};
 
 const CANDIDATES: usize = 20;
@@ -56,7 +56,7 @@ fn stretched(mel: &[f32], pace: f32) -> Vec<f32> {
 fn right(heard: &[Vec<f32>], references: &[Vec<f32>]) -> (usize, f32) {
     let candidates: Vec<Frames<'_>> = references.iter().map(|mel| frames(mel)).collect();
     let first = |(i, mel): (usize, &Vec<f32>)| {
-        rank::sentences(frames(mel), &candidates, &Warp::default()).is_first(i)
+        rank::sentences(frames(mel), &candidates, &DtwOptions::default()).is_first(i)
     };
     let count = heard.iter().enumerate().filter(|&item| first(item)).count();
     let sum: f32 = heard.iter().zip(&candidates).map(|(mel, b)| cepstrum::distortion(frames(mel), *b)).sum();
@@ -64,7 +64,7 @@ fn right(heard: &[Vec<f32>], references: &[Vec<f32>]) -> (usize, f32) {
 }
 
 #[test]
-fn the_right_sentence_is_nearest_when_spoiled_slowed_or_said_by_another() {
+fn the_right_sentence_is_nearest_with_noise_at_another_speed_or_in_another_voice() {
     let texts = sentences();
     let said = |voice: usize| -> Vec<Vec<f32>> {
         texts.iter().map(|text| demo::speak(text, Language::English, &VOICES[voice])).collect()

@@ -26,10 +26,10 @@ fn number_in(slot: &mut Slot) -> u64 {
     u64::from_le_bytes(slot.bytes().unwrap()[..8].try_into().unwrap())
 }
 
-const DEPTH: Depth = Depth { least: 3, most: 7, bytes: 1 << 20 };
+const DEPTH: Depth = Depth { min: 3, max: 7, bytes: 1 << 20 };
 
 #[test]
-fn batches_come_in_order_from_where_they_start() {
+fn batches_arrive_in_order_from_the_first_one_requested() {
     let engine = engine();
     let made = Arc::new(AtomicU64::new(0));
     for (first, upload) in [(0, Upload::Ahead), (41, Upload::WithStep)] {
@@ -46,7 +46,7 @@ fn batches_come_in_order_from_where_they_start() {
 }
 
 #[test]
-fn a_blocked_loop_limits_the_batches_made() {
+fn no_more_batches_are_made_than_there_are_slots() {
     let engine = engine();
     let made = Arc::new(AtomicU64::new(0));
     let uploader = engine.uploader(Upload::Ahead).unwrap();
@@ -62,9 +62,9 @@ fn a_blocked_loop_limits_the_batches_made() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let measured = feed.measured();
-        assert!(measured.slots <= DEPTH.most && measured.bytes <= DEPTH.most * 64, "{measured:?}");
+        assert!(measured.slots <= DEPTH.max && measured.bytes <= DEPTH.max * 64, "{measured:?}");
         assert!(
-            made.load(Ordering::SeqCst) <= taken + DEPTH.most as u64,
+            made.load(Ordering::SeqCst) <= taken + DEPTH.max as u64,
             "more was made than there are slots"
         );
     }
@@ -72,7 +72,7 @@ fn a_blocked_loop_limits_the_batches_made() {
 }
 
 #[test]
-fn waits_add_slots_and_calm_retires_them() {
+fn waits_add_slots_and_unused_slots_are_retired() {
     let engine = engine();
     let slow: Maker<()> = Box::new(|number, _, _| {
         // An occasional delay in the first part, none later.
@@ -92,7 +92,7 @@ fn waits_add_slots_and_calm_retires_them() {
         let slots = feed.measured().slots;
         deepest = deepest.max(slots);
         if number >= 60 {
-            assert_eq!(deepest, DEPTH.most, "waits must add slots");
+            assert_eq!(deepest, DEPTH.max, "waits must add slots");
             if slots < deepest {
                 break;
             }
@@ -111,11 +111,11 @@ fn errors_of_the_thread_reach_the_loop() {
         _ => Ok((0, ())),
     });
     let panicking: Maker<()> = Box::new(|number, _, _| match number {
-        3 => panic!("a hole in the floor"),
+        3 => panic!("planted panic"),
         _ => Ok((0, ())),
     });
     for (maker, said) in
-        [(failing, "the disk is gone"), (panicking, "feed x panicked at batch 3: a hole in the floor")]
+        [(failing, "the disk is gone"), (panicking, "feed x panicked at batch 3: planted panic")]
     {
         let uploader = engine.uploader(Upload::Ahead).unwrap();
         let mut feed = Feed::start("feed x", uploader, 64, DEPTH, 0, maker).unwrap();
@@ -131,7 +131,7 @@ fn errors_of_the_thread_reach_the_loop() {
 
 #[test]
 fn slots_are_bounded_by_bytes_but_never_fewer_than_two() {
-    assert_eq!(Depth { least: 4, most: 50, bytes: 1000 }.slots(100), 10);
-    assert_eq!(Depth { least: 4, most: 50, bytes: 1000 }.slots(10), 50);
-    assert_eq!(Depth { least: 4, most: 50, bytes: 1000 }.slots(5000), 2);
+    assert_eq!(Depth { min: 4, max: 50, bytes: 1000 }.slots(100), 10);
+    assert_eq!(Depth { min: 4, max: 50, bytes: 1000 }.slots(10), 50);
+    assert_eq!(Depth { min: 4, max: 50, bytes: 1000 }.slots(5000), 2);
 }

@@ -102,7 +102,7 @@ fn child() {
     let last = Mutex::new((0, Instant::now()));
     let meter = Meter { run: runs.join("run"), out, every: steps / SAMPLES, last };
     let stop = Arc::new(AtomicBool::new(false));
-    let finished = small::run_watched(runs, &plan, &mut *stage, &meter, stop, None).unwrap();
+    let finished = small::run_with_progress(runs, &plan, &mut *stage, &meter, stop, None).unwrap();
     assert_eq!(finished.ended, StageEnd::Done);
 }
 
@@ -131,7 +131,7 @@ fn most(samples: &[Value], figure: &str, tenths: std::ops::Range<usize>) -> i64 
 }
 
 #[test]
-fn thousands_of_steps_leave_memory_files_threads_and_the_log_flat() {
+fn memory_files_threads_and_the_event_log_do_not_grow_with_the_steps() {
     for (stage, _, short) in STAGES {
         let (steps, is_long) = steps(short);
         let samples = measured(stage);

@@ -32,7 +32,7 @@ struct FaultyStage {
     fault: Fault,
     /// The steps with the fault.
     when: fn(u64) -> bool,
-    /// The last step that had its fault, where each has it only once.
+    /// The last step that had its fault, if each has it only once.
     once: Option<u64>,
     /// Per step: whether it changed anything, and the clips in it.
     steps: Vec<(bool, BTreeSet<String>)>,

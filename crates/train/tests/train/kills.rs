@@ -93,8 +93,8 @@ fn kills_while_saving_lose_no_acknowledged_checkpoint() {
         assert!(last >= newest, "kill {attempt}: from step {newest} back to {last}");
         newest = last;
     }
-    println!("{kills} kills, {newest} steps acknowledged, {torn} saves caught in the middle");
-    assert!(newest > kills / 2 && torn as u64 > kills / 20, "the kills came at no interesting time");
+    println!("{kills} kills, {newest} steps acknowledged, {torn} saves interrupted");
+    assert!(newest > kills / 2 && torn as u64 > kills / 20, "too few kills interrupted a save");
 
     // One more step, and the same number of steps without a kill.
     let plan = plan();

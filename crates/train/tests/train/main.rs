@@ -3,9 +3,9 @@
 // Helpers of tests are tests too; clippy only exempts functions marked as tests.
 #![allow(clippy::unwrap_used)]
 
-mod made_up;
 mod simulated;
 mod small;
+mod synthetic;
 // Shared with other crates, which speak with it.
 #[allow(dead_code)]
 #[path = "../../../speak/tests/speak/tiny.rs"]
@@ -24,12 +24,12 @@ mod evaluate;
 mod feed;
 mod flat;
 mod guards;
+mod injected_faults;
 mod interrupted;
 mod kills;
 mod mirrored;
 mod module_cycles;
 mod no_batches;
-mod plants;
 mod portable;
 mod preview;
 mod prompts;

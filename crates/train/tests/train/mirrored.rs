@@ -1,8 +1,8 @@
 //! Replicas: several replicas learn what one device learns, they stay bit-identical, and a run can resume with another
 //! number of them.
 
-use crate::made_up::{CODES, COUNT, Tones, VOCABULARY, Voices, codes};
 use crate::small::Clips;
+use crate::synthetic::{CODES, COUNT, Tones, VOCABULARY, Voices, codes};
 use myxtts_data::batch::Rows;
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_model::presets::{Networks, TextIds};
@@ -14,7 +14,7 @@ use myxtts_run::plan::{Plan, Preset, Recipe, StageKind};
 use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Report};
-use myxtts_train::feed::Feeding;
+use myxtts_train::feed::FeedSettings;
 use myxtts_train::mirrored::{Build, Mirrored};
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
@@ -56,7 +56,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         masks: Masks::Corrected,
         accumulate,
         mode: Mode::Captured,
-        feeding: Feeding::default(),
+        feeding: FeedSettings::default(),
         lengths: Default::default(),
         balance: 1.0,
         order: Default::default(),
@@ -152,7 +152,7 @@ fn several_replicas_learn_what_one_learns_from_the_whole_batch() {
 }
 
 #[test]
-fn replicas_stay_the_same_to_the_bit() {
+fn replicas_stay_bit_identical() {
     let recipe = plan(8).recipe(StageKind::Gpt, false);
     let machines = [ComputeDevice::CPU; 3];
     let mut stage = Mirrored::new(&machines, &gpt(recipe, 1, None)).unwrap();
@@ -168,7 +168,7 @@ fn replicas_stay_the_same_to_the_bit() {
 }
 
 #[test]
-fn sums_in_bf16_are_near_and_the_same_on_all() {
+fn bf16_sums_are_close_and_equal_on_all_replicas() {
     let recipe = plan(6).recipe(StageKind::Gpt, false);
     let exact = gpt(recipe, 1, None);
     let of = exact.clone();
@@ -176,7 +176,7 @@ fn sums_in_bf16_are_near_and_the_same_on_all() {
     let mut expected = Mirrored::new(&[ComputeDevice::CPU; 2], &exact).unwrap();
     let mut found = Mirrored::new(&[ComputeDevice::CPU; 2], &rounded).unwrap();
     let (a, b) = (steps(&mut expected, &recipe, 0..6), steps(&mut found, &recipe, 0..6));
-    // Eight bits of each gradient remain: norms show it, losses hardly do.
+    // Eight bits of each gradient remain: norms differ measurably, losses hardly.
     assert_near(&a, &b, 1e-2, "sums in bf16");
     assert!(a[0].norm != b[0].norm, "nothing was rounded");
     let all = found.arenas(Arena::Weights).unwrap();
@@ -187,7 +187,7 @@ fn sums_in_bf16_are_near_and_the_same_on_all() {
 }
 
 #[test]
-fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
+fn all_replicas_have_the_same_codebook() {
     let recipe = Recipe { ema_decay: None, ..plan(40).recipe(StageKind::Dvae, false) };
     let build: Build = Arc::new(move |machine, slice| {
         let settings = DvaeSettings {
@@ -195,7 +195,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
             rows: 6,
             frames: 16,
             mode: Mode::Captured,
-            feeding: Feeding::default(),
+            feeding: FeedSettings::default(),
             balance: 1.0,
             order: Default::default(),
             seed: 3,
@@ -242,11 +242,11 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
         discriminators: Networks::of(Preset::Tiny, text).discriminators,
         rows: 4,
         window: 2,
-        heard: 32,
+        speaker_frames: 32,
         discriminators_from: 0.5,
         mel_weight: 45.0,
         mode: Mode::Captured,
-        feeding: Feeding::default(),
+        feeding: FeedSettings::default(),
         balance: 1.0,
         order: Default::default(),
         seed: 5,
@@ -384,11 +384,11 @@ fn a_run_of_two_replicas_resumes_with_three_and_with_one() {
         let (ended, weights) = run(RunFolder::resume(runs.path(), name).unwrap(), replicas, 99);
         assert_eq!(ended.unwrap(), StageEnd::Done);
         let apart = furthest(&whole, &weights);
-        println!("two replicas, gone on with {name}: weights within {apart:.1e}");
-        assert!(apart <= if replicas == 2 { 0.0 } else { 1e-5 }, "gone on with {name}: {apart}");
+        println!("two replicas, resumed with {name}: weights within {apart:.1e}");
+        assert!(apart <= if replicas == 2 { 0.0 } else { 1e-5 }, "resumed with {name}: {apart}");
     }
     assert!(furthest(&whole, &single) <= 1e-5);
-    // One optimiser state, whatever the number of replicas.
+    // One optimiser state for any number of replicas.
     let of = |name: &str| kept(&runs.path().join(name).join("checkpoints"));
     assert!(of("whole").len() >= 3 && of("whole") == of("single"), "{:?} {:?}", of("whole"), of("single"));
 }
@@ -402,7 +402,7 @@ fn a_failing_replica_releases_the_others_and_its_reason_is_reported() {
         let queued = stage.submit(step, &Control::default());
         queued.and_then(|queued| stage.wait(queued.ticket)).err()
     });
-    let words = failed.expect("a disk that is gone is noticed").to_string();
+    let words = failed.expect("the failed read must be reported").to_string();
     assert!(words.contains("the disk is gone"), "{words}");
 }
 
@@ -418,7 +418,7 @@ fn a_replica_that_cannot_be_built_ends_all_with_its_reason() {
     let Err(error) = made(&build, 3) else { panic!("it was made") };
     assert!(error.to_string().contains("no memory"), "{error}");
     let build: Build = Arc::new(move |machine, slice| match slice.rank() {
-        2 => panic!("a defect, on purpose"),
+        2 => panic!("planted panic"),
         _ => whole(machine, slice),
     });
     let Err(error) = made(&build, 3) else { panic!("it was made") };

@@ -63,7 +63,7 @@ fn add_files(folder: &Path, module: Option<&str>, edges: &mut Edges) {
     }
 }
 
-/// A cycle, as the modules along it; `None` where there is none.
+/// A cycle, as the modules along it; `None` if there is none.
 fn cycle(edges: &Edges) -> Option<Vec<String>> {
     fn visit(module: &str, edges: &Edges, path: &mut Vec<String>, done: &mut BTreeSet<String>) -> bool {
         if let Some(first) = path.iter().position(|other| other == module) {

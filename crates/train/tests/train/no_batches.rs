@@ -49,7 +49,7 @@ fn too_many_bad_records_lost_the_steps_since_the_last_checkpoint() {
     }
 }
 
-/// Clips of which one is damaged once the flag is set.
+/// Clips; one of them is damaged once the flag is set.
 fn damaged(record: usize) -> (Clips, &'static AtomicBool) {
     let is_damaged: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
     (Clips { damaged: Some((record, is_damaged)), ..Clips::default() }, is_damaged)

@@ -21,7 +21,7 @@ fn counted(clips: Clips) -> Vec<f32> {
 fn only_codes_of_the_conditioning_part_are_left_out_of_the_loss() {
     // Two rows of ten codes and STOP.
     assert!(counted(Clips::default()).iter().all(|&count| count == 22.0));
-    // 20 of 40 frames condition: five codes of four frames each, or six where they do not start at a code.
+    // 20 of 40 frames condition: five codes of four frames each, or six if they do not start at a code.
     let alone = counted(Clips { alone: true, ..Clips::default() });
     assert!(alone.iter().all(|count| (10.0..=12.0).contains(count)), "{alone:?}");
     assert!(alone.iter().any(|count| *count < 12.0), "it always starts at a code: {alone:?}");

@@ -33,9 +33,9 @@ fn a_command_prints_a_transcript() {
     let failed = heard("sh -c 'echo loading >&2; echo no such model >&2; exit 3' {wav}").unwrap_err();
     assert!(!failed.is_usage() && failed.to_string().contains("no such model"), "{failed}");
     let missing = heard("there-is-no-such-program {wav}").unwrap_err();
-    assert!(missing.to_string().contains("there-is-no-such-program does not start"), "{missing}");
+    assert!(missing.to_string().contains("cannot start there-is-no-such-program"), "{missing}");
     let began = Instant::now();
-    let slow = Recognizer::command("sleep 30 {wav}").unwrap().with_patience(Duration::from_millis(50));
+    let slow = Recognizer::command("sleep 30 {wav}").unwrap().with_timeout(Duration::from_millis(50));
     let late = slow.recognize(&wav, "en").unwrap_err();
     // `sleep` may reject its second argument first; either way the call returns early.
     assert!(late.to_string().contains("failed") && began.elapsed() < Duration::from_secs(10), "{late}");
@@ -145,7 +145,7 @@ fn a_failing_server_is_an_error() {
     // No server, or one that never answers.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}", gone.local_addr().unwrap());
-    let patient = Recognizer::url(&base, "m").unwrap().with_patience(Duration::from_millis(200));
+    let patient = Recognizer::url(&base, "m").unwrap().with_timeout(Duration::from_millis(200));
     let began = Instant::now();
     assert!(patient.recognize(&wav, "en").is_err() && began.elapsed() < Duration::from_secs(10));
     drop(gone);
@@ -158,11 +158,11 @@ fn a_listener_that_failed_once_is_not_used_again() {
     let wav = sound(folder.path());
     let (base, thread) = server(&answer("200 OK", "{\"text\": \"hello 12 words\"}"));
     let mut listener = Listener::new(Recognizer::url(&base, "m").unwrap(), NumeralReading::Numbers);
-    let heard = listener.hear(&wav, "Hello, twelve worlds.", "en").unwrap();
+    let heard = listener.transcribe(&wav, "Hello, twelve worlds.", "en").unwrap();
     thread.join().unwrap();
     assert_eq!((heard.score.words.errors, heard.score.words.of), (1, 3));
-    assert_eq!(listener.nothing("Hello there.", "en").score.words.rate(), 1.0);
+    assert_eq!(listener.silence("Hello there.", "en").score.words.rate(), 1.0);
     assert!(listener.failed().is_none());
-    assert!(listener.hear(&wav, "Hello.", "en").is_none(), "the server is gone");
-    assert!(listener.failed().is_some() && listener.hear(&wav, "Hello.", "en").is_none());
+    assert!(listener.transcribe(&wav, "Hello.", "en").is_none(), "the server is gone");
+    assert!(listener.failed().is_some() && listener.transcribe(&wav, "Hello.", "en").is_none());
 }

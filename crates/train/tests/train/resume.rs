@@ -14,8 +14,8 @@ const STEPS: [(StageKind, u64); 3] = [(StageKind::Dvae, 28), (StageKind::Gpt, 6)
 type Make<'a> = &'a dyn Fn() -> Box<dyn Stage>;
 
 #[test]
-fn a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit() {
-    let test = "a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit";
+fn a_stage_stopped_after_every_step_is_bit_identical_to_an_uninterrupted_one() {
+    let test = "a_stage_stopped_after_every_step_is_bit_identical_to_an_uninterrupted_one";
     for machine in small::machines(test) {
         for (kind, steps) in STEPS {
             let plan = validated(kind, steps);
@@ -26,8 +26,8 @@ fn a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit() {
 
 /// Fine-tuning a model, and training adapters for one, on the CPU and on a GPU.
 #[test]
-fn fine_tuning_and_adapters_resume_to_the_last_bit() {
-    for machine in small::machines("fine_tuning_and_adapters_resume_to_the_last_bit") {
+fn fine_tuning_and_adapters_resume_bit_identically() {
+    for machine in small::machines("fine_tuning_and_adapters_resume_bit_identically") {
         for lora_rank in [None, Some(2)] {
             let plan = validated(StageKind::Gpt, 6);
             assert_resumes(StageKind::Gpt, &plan, 6, &|| small::fine_tuned_gpt(&plan, lora_rank, machine));

@@ -71,7 +71,7 @@ fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained 
         cleaner: Cleaner::Default,
         memory_limit: None,
     });
-    let (ended, said) = small::run_heard(runs.path(), &plan, &mut *stage, u64::MAX, samples.as_ref());
+    let (ended, said) = small::run_with_samples(runs.path(), &plan, &mut *stage, u64::MAX, samples.as_ref());
     let files = std::fs::read_dir(runs.path().join("run/samples")).into_iter().flatten();
     let mut samples: Vec<String> = files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     samples.sort();
@@ -81,7 +81,7 @@ fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained 
 }
 
 #[test]
-fn samples_change_no_bit_and_a_failure_is_only_reported() {
+fn samples_do_not_change_the_weights_and_a_failure_is_only_reported() {
     let one = utterance("five", "one");
     let sentences: Vec<Sentence> = choose(&[(5, &one)], &[], 3);
     let silent = run(None, None);
@@ -103,7 +103,7 @@ fn samples_change_no_bit_and_a_failure_is_only_reported() {
 
 #[cfg(unix)]
 #[test]
-fn a_recogniser_gives_error_rates_and_one_that_fails_ends_nothing() {
+fn a_recogniser_reports_error_rates_and_a_failing_one_does_not_end_the_run() {
     let one = utterance("five", "one");
     let sentences: Vec<Sentence> = choose(&[(5, &one)], &[], 3);
     let silent = run(None, None);

@@ -50,7 +50,7 @@ pub struct Clips {
     pub damaged: Option<(usize, &'static AtomicBool)>,
     /// Number of reads until the disk fails.
     pub reads_left: Option<&'static AtomicI64>,
-    /// Number of validation clips, the last ones; one where it is 0.
+    /// Number of validation clips, the last ones; one if it is 0.
     pub validation: usize,
     /// Number of clips, the first ones, that are four times as long as the others.
     pub long: usize,
@@ -263,7 +263,7 @@ pub fn stage(
                 discriminators,
                 rows: 2,
                 window: 2,
-                heard: 32,
+                speaker_frames: 32,
                 // Discriminators join after half of the steps.
                 discriminators_from: 0.5,
                 mel_weight: 45.0,
@@ -319,7 +319,7 @@ impl Progress for Said {
     }
 }
 
-/// Runs a stage in the folder `run` of `runs`, from its last checkpoint where there is one, and asks it to stop after step
+/// Runs a stage in the folder `run` of `runs`, from its last checkpoint if there is one, and asks it to stop after step
 /// `until`; returns the messages too.
 pub fn run_until(
     runs: &Path,
@@ -327,11 +327,11 @@ pub fn run_until(
     stage: &mut dyn Stage,
     until: u64,
 ) -> (Result<StageEnd, TrainError>, Vec<String>) {
-    run_heard(runs, plan, stage, until, None)
+    run_with_samples(runs, plan, stage, until, None)
 }
 
 /// As [`run_until`], with samples during training.
-pub fn run_heard(
+pub fn run_with_samples(
     runs: &Path,
     plan: &Plan,
     stage: &mut dyn Stage,
@@ -342,7 +342,7 @@ pub fn run_heard(
     (finished.map(|finished| finished.ended), said)
 }
 
-/// As [`run_heard`], with the outcome of the stage.
+/// As [`run_with_samples`], with the outcome of the stage.
 pub fn run_finished(
     runs: &Path,
     plan: &Plan,
@@ -352,12 +352,12 @@ pub fn run_finished(
 ) -> (Result<StageOutcome, TrainError>, Vec<String>) {
     let stop = Arc::new(AtomicBool::new(false));
     let said = Said { lines: Mutex::default(), until, stop: stop.clone() };
-    let finished = run_watched(runs, plan, stage, &said, stop, samples);
+    let finished = run_with_progress(runs, plan, stage, &said, stop, samples);
     (finished, said.lines.into_inner().unwrap())
 }
 
 /// As [`run_finished`], with the caller's `progress`; setting `stop` ends it.
-pub fn run_watched(
+pub fn run_with_progress(
     runs: &Path,
     plan: &Plan,
     stage: &mut dyn Stage,
@@ -398,7 +398,7 @@ pub fn events(runs: &Path, kind: &str) -> Vec<Value> {
     whole.filter(|event| event["kind"] == kind).collect()
 }
 
-/// The CPU, and the first GPU where there is one; otherwise prints which test skips it and why.
+/// The CPU, and the first GPU if there is one; otherwise prints which test skips it and why.
 pub fn machines(test: &str) -> Vec<ComputeDevice> {
     let mut all = vec![ComputeDevice::CPU];
     match ComputeDevice::choose(Some(Device::Cuda(0))) {

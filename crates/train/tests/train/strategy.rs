@@ -1,4 +1,4 @@
-//! Where a run trains and how it is fed: the tables, over all small machines and short lists.
+//! The devices and the feed of a run: the documented tables, over all small machines and short lists.
 
 use myxtts_run::config::{Flag, HostResources, Key, Sources};
 use myxtts_run::exit::Exit;
@@ -6,7 +6,7 @@ use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
 use myxtts_train::TrainError;
 use myxtts_train::strategy::{
-    Feed, Found, Strategy, StrategyError, StrategyRequest, fall_back, feed, split, strategy,
+    AvailableGpus, Feed, Strategy, StrategyError, StrategyRequest, fall_back, feed, split, strategy,
 };
 
 fn asked(multi_gpu: bool, visible: Option<Vec<u32>>) -> StrategyRequest {
@@ -59,7 +59,7 @@ fn kind(error: &StrategyError) -> &'static str {
 fn the_table_holds_on_every_machine_for_every_list() {
     let mut tried = 0;
     for gpus in 0..=4 {
-        let found = Found::simulated(gpus);
+        let found = AvailableGpus::simulated(gpus);
         for multi_gpu in [false, true] {
             for visible in lists() {
                 tried += 1;
@@ -103,7 +103,7 @@ fn the_table_holds_on_every_machine_for_every_list() {
 #[test]
 fn a_named_device_overrides_and_conflicts_are_errors() {
     for gpus in 0..=4u32 {
-        let found = Found::simulated(gpus);
+        let found = AvailableGpus::simulated(gpus);
         for multi_gpu in [false, true] {
             for visible in [None, Some(vec![0]), Some(vec![1, 0]), Some(vec![7])] {
                 for model in [None, Some(vec![0]), Some(vec![1]), Some(vec![0, 1])] {
@@ -154,7 +154,7 @@ fn a_named_device_overrides_and_conflicts_are_errors() {
 #[test]
 fn a_data_gpu_is_used_only_if_both_settings_are_given() {
     for gpus in 1..=4u32 {
-        let found = Found::simulated(gpus);
+        let found = AvailableGpus::simulated(gpus);
         for data in std::iter::once(None).chain((0..=4).map(Some)) {
             for model in lists() {
                 let label = format!("{gpus} GPUs, data {data:?}, model {model:?}");
@@ -202,7 +202,7 @@ fn a_data_gpu_is_used_only_if_both_settings_are_given() {
 
 #[test]
 fn a_model_must_be_on_a_gpu_that_is_visible() {
-    let found = Found::simulated(4);
+    let found = AvailableGpus::simulated(4);
     let asked = StrategyRequest { model: Some(vec![1, 3]), ..asked(true, Some(vec![0, 1])) };
     let error = strategy(&found, &asked).unwrap_err();
     assert_eq!(kind(&error), "contradiction");
@@ -211,11 +211,15 @@ fn a_model_must_be_on_a_gpu_that_is_visible() {
 
 #[test]
 fn hidden_gpus_are_reported() {
-    let found =
-        Found { gpus: vec![(0, "H".into())], hidden_by: Some("2".into()), why: None, simulated: false };
+    let found = AvailableGpus {
+        gpus: vec![(0, "H".into())],
+        hidden_by: Some("2".into()),
+        why: None,
+        simulated: false,
+    };
     let error = strategy(&found, &asked(false, Some(vec![2]))).unwrap_err().to_string();
     assert!(error.contains("CUDA_VISIBLE_DEVICES is \"2\"") && error.contains("from 0"), "{error}");
-    let none = Found { why: Some("NVRTC is missing for the GPU".into()), ..Found::default() };
+    let none = AvailableGpus { why: Some("NVRTC is missing for the GPU".into()), ..AvailableGpus::default() };
     let chosen = strategy(&none, &asked(true, None)).unwrap();
     assert_eq!(chosen.choice, Strategy::Cpu);
     assert!(chosen.reason.contains("NVRTC"), "{}", chosen.reason);
@@ -231,7 +235,7 @@ fn a_batch_is_split_evenly_or_refused_with_those_that_can_be() {
 }
 
 #[test]
-fn the_flags_reach_the_request() {
+fn the_request_has_the_settings_of_the_plan() {
     let flag = |path: &str, value: &str| Flag::Own {
         name: path.to_owned(),
         key: Key::find(path).unwrap(),
@@ -257,7 +261,10 @@ fn the_flags_reach_the_request() {
         model_start_delay: 2.0,
     };
     assert_eq!(asked, expected);
-    assert_eq!(strategy(&Found::simulated(3), &asked).unwrap().choice, Strategy::Mirrored(vec![2, 0]));
+    assert_eq!(
+        strategy(&AvailableGpus::simulated(3), &asked).unwrap().choice,
+        Strategy::Mirrored(vec![2, 0])
+    );
 }
 
 #[test]
@@ -268,7 +275,7 @@ fn two_gpus_on_a_machine_with_one_were_an_error() {
         buffer_size: 4,
         ..StrategyRequest::default()
     };
-    let one = Found::simulated(1);
+    let one = AvailableGpus::simulated(1);
     let (instead, said) = fall_back(&one, &apart(0, &[1])).unwrap();
     assert_eq!((instead.data, &instead.model), (None, &None));
     assert!(said.contains("there is 0 (simulated)") && said.contains("--strict-devices"), "{said}");
@@ -277,12 +284,12 @@ fn two_gpus_on_a_machine_with_one_were_an_error() {
     // Existing GPUs are kept.
     let (instead, _) = fall_back(&one, &apart(1, &[0])).unwrap();
     assert_eq!((instead.data, instead.model), (None, Some(vec![0])));
-    let (instead, said) = fall_back(&Found::simulated(3), &apart(0, &[1, 2, 3])).unwrap();
+    let (instead, said) = fall_back(&AvailableGpus::simulated(3), &apart(0, &[1, 2, 3])).unwrap();
     assert_eq!((instead.data, instead.model), (Some(0), Some(vec![1, 2])));
     assert!(said.contains("0 prepares batches for 1 and 2"), "{said}");
     // Nothing to fall back from or to; and naming a single GPU is binding.
-    assert_eq!(fall_back(&Found::simulated(2), &apart(0, &[1])), None);
-    assert_eq!(fall_back(&Found::simulated(0), &apart(0, &[1])), None);
+    assert_eq!(fall_back(&AvailableGpus::simulated(2), &apart(0, &[1])), None);
+    assert_eq!(fall_back(&AvailableGpus::simulated(0), &apart(0, &[1])), None);
     assert_eq!(fall_back(&one, &StrategyRequest { data: None, ..apart(0, &[1]) }), None);
     assert!(strategy(&one, &apart(0, &[1])).is_err());
 }

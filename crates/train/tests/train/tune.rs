@@ -23,12 +23,12 @@ use std::sync::Arc;
 const GB: u64 = 1_000_000_000;
 
 /// A network of the given bytes, plus bytes per row.
-struct Made {
+struct TestMemory {
     held: u64,
     row: u64,
 }
 
-impl Memory for Made {
+impl Memory for TestMemory {
     fn planned(&self, rows: usize, accumulate: usize) -> Result<u64, TrainError> {
         // The programs of a step of several batches have separate inputs.
         Ok(self.held + rows as u64 * self.row + accumulate.min(3) as u64 * 1_000_000)
@@ -40,8 +40,8 @@ impl Memory for Made {
 }
 
 /// About the memory of XTTS-v2's GPT for clips of 11 s, and of a small one.
-const LARGE: Made = Made { held: 9 * GB, row: 350_000_000 };
-const SMALL: Made = Made { held: GB, row: 40_000_000 };
+const LARGE: TestMemory = TestMemory { held: 9 * GB, row: 350_000_000 };
+const SMALL: TestMemory = TestMemory { held: GB, row: 40_000_000 };
 
 fn gpu(total: u64, cores: usize) -> Facts {
     // A tenth of a gigabyte of other programs, and the driver's own.
@@ -67,7 +67,7 @@ fn value(chosen: &[Tuned], path: &str) -> Option<usize> {
 }
 
 /// Batch size and batches per step.
-fn batch(facts: &Facts, set: &[&str], memory: &Made) -> (usize, usize) {
+fn batch(facts: &Facts, set: &[&str], memory: &TestMemory) -> (usize, usize) {
     let chosen = choose(facts, &plan(set), Some(memory)).unwrap();
     let of = |path, otherwise| value(&chosen, path).unwrap_or(otherwise);
     (of("data.batch_size", 0), of("training.gradient_accumulation_steps", 1))
@@ -187,7 +187,7 @@ fn replicas_share_a_batch_evenly() {
 }
 
 #[test]
-fn reasons_are_said() {
+fn tuned_settings_are_reported_with_their_reasons() {
     let mut tuned = plan(&["data.num_workers=3"]);
     tuned.finish_tuning(&choose(&gpu(25 * GB, 16), &tuned, Some(&LARGE)).unwrap());
     let line = tune::line(&tuned.tuning.as_ref().unwrap().changed).unwrap();
@@ -202,7 +202,7 @@ fn reasons_are_said() {
 
 /// The forecast matches the built stage: weights, the inputs of every program, the activations of the largest.
 #[test]
-fn a_forecast_is_what_a_stage_then_holds() {
+fn the_forecast_equals_the_memory_of_the_built_stage() {
     let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
     let sides = RecordSplit { train: &records, validation: &[CLIPS as u32 - 1] };
     let source = Clips::default();
@@ -284,7 +284,7 @@ fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
 }
 
 #[test]
-fn a_race_finds_the_fastest_on_a_machine_that_is_never_equally_fast() {
+fn a_race_finds_the_fastest_on_a_machine_of_varying_speed() {
     for seed in 0..200 {
         let costs = [1.0, 0.92, 0.97, 1.05];
         let rates = raced(&costs, 30, seed);
@@ -300,40 +300,45 @@ fn a_race_finds_the_fastest_on_a_machine_that_is_never_equally_fast() {
 }
 
 #[test]
-fn a_race_has_as_many_at_once_as_memory_holds() {
-    let heats = |at_most| race::heats(&[1, 2, 4, 8, 16], |&way| way as u64, at_most);
-    assert_eq!(heats(31), [vec![1, 2, 4, 8, 16]]);
-    assert_eq!(heats(17), [vec![1, 2, 4, 8], vec![1, 16]]);
-    // Two at a time where not even they fit: alone there would be nothing to compare with.
-    assert_eq!(heats(0), [[1, 2], [1, 4], [1, 8], [1, 16]]);
-    assert_eq!(race::heats(&[] as &[u64], |&way| way, 10), Vec::<Vec<u64>>::new());
-    assert_eq!(race::heats(&[7], |_| 100, 10), [[7]]);
+fn a_race_runs_as_many_candidates_at_once_as_fit_in_memory() {
+    let groups = |at_most| race::memory_groups(&[1, 2, 4, 8, 16], |&way| way as u64, at_most);
+    assert_eq!(groups(31), [vec![1, 2, 4, 8, 16]]);
+    assert_eq!(groups(17), [vec![1, 2, 4, 8], vec![1, 16]]);
+    // Two at a time if not even they fit: alone there would be nothing to compare with.
+    assert_eq!(groups(0), [[1, 2], [1, 4], [1, 8], [1, 16]]);
+    assert_eq!(race::memory_groups(&[] as &[u64], |&way| way, 10), Vec::<Vec<u64>>::new());
+    assert_eq!(race::memory_groups(&[7], |_| 100, 10), [[7]]);
 }
 
 #[test]
 fn a_batch_that_takes_all_memory_of_the_machine_was_tried() {
-    use myxtts_train::tune::host::{Host, StageBatches, judge, line};
+    use myxtts_train::tune::host::{Host, StageBatches, check_host_memory, line};
     let need = |rows: usize| Ok((rows as u64) << 30);
     let host = Host { total: Some(20 << 30), free: Some(10 << 30) };
     let gpt = |rows, replicas| StageBatches { stage: StageKind::Gpt, rows, replicas };
-    let error = judge(gpt(4096, 1), host, need).unwrap_err();
+    let error = check_host_memory(gpt(4096, 1), host, need).unwrap_err();
     assert_eq!(error.exit(), myxtts_run::exit::Exit::Usage);
     assert!(
         error.to_string().contains("4096.0 GiB") && error.to_string().contains("data.batch_size = 16 fits"),
         "{error}"
     );
     // Rows that can be split over the replicas.
-    assert!(judge(gpt(36, 3), host, need).unwrap_err().to_string().contains("data.batch_size = 18 fits"));
-    let error = judge(gpt(64, 1), host, |_| Ok(1 << 40)).unwrap_err();
+    assert!(
+        check_host_memory(gpt(36, 3), host, need)
+            .unwrap_err()
+            .to_string()
+            .contains("data.batch_size = 18 fits")
+    );
+    let error = check_host_memory(gpt(64, 1), host, |_| Ok(1 << 40)).unwrap_err();
     assert!(error.to_string().contains("no batch size fits"), "{error}");
-    let said = |rows| line(&[(gpt(rows, 1), judge(gpt(rows, 1), host, need).unwrap())], host);
+    let said = |rows| line(&[(gpt(rows, 1), check_host_memory(gpt(rows, 1), host, need).unwrap())], host);
     let tight = said(12);
     assert!(
         tight.contains("GPT 12.0 GiB; 10.0 GiB are free") && tight.contains("lower data.batch_size"),
         "{tight}"
     );
     assert!(!said(4).contains("lower"));
-    assert!(judge(gpt(1 << 20, 1), Host::default(), need).is_ok());
+    assert!(check_host_memory(gpt(1 << 20, 1), Host::default(), need).is_ok());
 }
 
 /// Only the GPT's batches were planned: those of the other stages took all memory, after hours of training.
@@ -381,7 +386,7 @@ fn batches_of_the_other_stages_took_all_memory_of_the_machine() {
 
 /// The memory forecast of both stages matches what their engines allocate.
 #[test]
-fn the_forecast_of_the_other_stages_is_what_they_take() {
+fn the_forecast_of_the_other_stages_equals_their_memory() {
     use myxtts_train::stages::dvae;
     let (plan, replicas) =
         (small_plan(StageKind::Dvae, 3), Replicas { machine: ComputeDevice::CPU, count: 1 });

@@ -13,7 +13,7 @@ const TABLES: [(&str, usize); 3] = [
 ];
 
 #[test]
-fn tables_grow_behind_the_rows_they_had() {
+fn new_rows_are_appended_to_the_tables() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model");
     tiny::write(&path, &[Part::Dvae]);

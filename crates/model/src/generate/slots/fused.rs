@@ -37,13 +37,13 @@ impl Fused {
     }
 
     /// Returns whether decoding needs a parameter: conditioning and the text head are not needed.
-    pub fn takes(one: &Released) -> bool {
-        one.name.rsplit_once('.').is_some_and(|(name, _)| weight_of(name).is_some())
+    pub fn takes(parameter: &Released) -> bool {
+        parameter.name.rsplit_once('.').is_some_and(|(name, _)| weight_of(name).is_some())
     }
 
     /// Writes a parameter.
-    pub fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
-        let Some((name, part)) = one.name.rsplit_once('.') else { return Ok(()) };
+    pub fn write(&mut self, parameter: &Released, data: &[f32]) -> Result<(), Error> {
+        let Some((name, part)) = parameter.name.rsplit_once('.') else { return Ok(()) };
         match (weight_of(name), part) {
             (None, _) => Ok(()),
             (Some(which), "bias") => self.decoder.write_bias(which, data),
@@ -52,12 +52,12 @@ impl Fused {
     }
 
     /// Copies a parameter from an engine on the same device. Returns whether that was possible.
-    pub fn copy(&mut self, one: &Released, from: &Engine) -> Result<bool, Error> {
-        let Some((name, part)) = one.name.rsplit_once('.') else { return Ok(true) };
+    pub fn copy(&mut self, parameter: &Released, from: &Engine) -> Result<bool, Error> {
+        let Some((name, part)) = parameter.name.rsplit_once('.') else { return Ok(true) };
         match (weight_of(name), part) {
             (None, _) => Ok(true),
-            (Some(which), "bias") => self.decoder.copy_bias(which, from, one.id),
-            (Some(which), _) => self.decoder.copy_weight(which, from, one.id),
+            (Some(which), "bias") => self.decoder.copy_bias(which, from, parameter.id),
+            (Some(which), _) => self.decoder.copy_weight(which, from, parameter.id),
         }
     }
 
@@ -244,7 +244,7 @@ fn sampling(options: &SamplingOptions, sizes: &GptSizes, limit: usize) -> SlotSa
         guidance: options.guidance,
         greedy: options.greedy,
         limit,
-        seen_codes: Sampler::said_before(sizes.start_audio).to_vec(),
+        seen_codes: Sampler::initially_seen(sizes.start_audio).to_vec(),
         uniforms: Sampler::uniforms(options.seed).take(limit).collect(),
     }
 }

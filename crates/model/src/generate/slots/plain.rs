@@ -23,7 +23,7 @@ struct Slot {
     sampler: Option<Sampler>,
     guided: bool,
     before: i32,
-    place: usize,
+    code_position: usize,
 }
 
 pub(super) struct Plain {
@@ -55,7 +55,7 @@ impl Declared {
                 sampler: None,
                 guided: false,
                 before: 0,
-                place: 0,
+                code_position: 0,
             })
             .collect();
         let (layout, mut released) = declare.finish();
@@ -64,7 +64,7 @@ impl Declared {
             .flat_map(|slot| std::iter::once(&slot.spoken).chain(&slot.textless))
             .map(|sequence| &sequence.caches)
             .collect();
-        released.retain(|one| !caches.iter().any(|caches| caches.holds(one.id)));
+        released.retain(|parameter| !caches.iter().any(|caches| caches.holds(parameter.id)));
         Declared { gpt, layout, released, slots }
     }
 }
@@ -87,8 +87,8 @@ impl Plain {
         Ok(Plain { engine, gpt, released, slots })
     }
 
-    pub fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
-        let found = self.released.iter().find(|own| own.name == one.name);
+    pub fn write(&mut self, parameter: &Released, data: &[f32]) -> Result<(), Error> {
+        let found = self.released.iter().find(|own| own.name == parameter.name);
         found.map_or(Ok(()), |own| self.engine.write_parameter(own.id, data))
     }
 
@@ -102,7 +102,7 @@ impl Plain {
         }
         let sizes = &gpt.sizes;
         slot.sampler = Some(Sampler::new(&speech.options, sizes.audio_vocabulary, sizes.start_audio));
-        (slot.before, slot.place) = (sizes.start_audio, 0);
+        (slot.before, slot.code_position) = (sizes.start_audio, 0);
         Ok(())
     }
 
@@ -118,15 +118,16 @@ impl Plain {
                 if !speech.is_running() {
                     break;
                 }
-                let (mut logits, latent) = slot.spoken.step(&mut self.engine, slot.before, slot.place)?;
+                let (mut logits, latent) =
+                    slot.spoken.step(&mut self.engine, slot.before, slot.code_position)?;
                 if let (Some(sequence), true) = (&mut slot.textless, slot.guided) {
-                    let (others, _) = sequence.step(&mut self.engine, slot.before, slot.place)?;
+                    let (others, _) = sequence.step(&mut self.engine, slot.before, slot.code_position)?;
                     guide(&mut logits, &others, speech.options.guidance, sizes.stop_audio);
                 }
                 match slot.sampler.as_mut().and_then(|sampler| sampler.next(&logits)) {
                     Some(code) => {
                         speech.push(code, &latent);
-                        (slot.before, slot.place) = (code, slot.place + 1);
+                        (slot.before, slot.code_position) = (code, slot.code_position + 1);
                     }
                     None => speech.fail(),
                 }
@@ -157,10 +158,10 @@ impl Sequence {
         &mut self,
         engine: &mut Engine,
         before: i32,
-        place: usize,
+        code_position: usize,
     ) -> Result<(Vec<f32>, Vec<f32>), GenerateError> {
         let Some(state) = &mut self.state else { return Err(GenerateError::ReleasedSlot) };
-        let made = state.decode_step.run(engine, before, place, self.rows)?;
+        let made = state.decode_step.run(engine, before, code_position, self.rows)?;
         self.rows += 1;
         Ok(made)
     }

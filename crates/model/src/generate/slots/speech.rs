@@ -1,6 +1,6 @@
 //! The host's view of one text being spoken: sampled codes, taken codes, and why it ended.
 
-use super::super::{GenerateError, KEPT_FREE};
+use super::super::{GenerateError, RESERVED_POSITIONS};
 use crate::gpt::GptSizes;
 use crate::sampling::{SamplingOptions, StopReason};
 
@@ -36,7 +36,7 @@ pub(super) struct Speech {
 
 impl Speech {
     pub fn new(sizes: &GptSizes, options: &SamplingOptions, tokens: usize) -> Speech {
-        let room = sizes.max_audio.saturating_sub(KEPT_FREE).min(options.max_codes);
+        let room = sizes.max_audio.saturating_sub(RESERVED_POSITIONS).min(options.max_codes);
         let most = options.guards.most(tokens);
         let (limit, at_limit) =
             if room <= most { (room, StopReason::Limit) } else { (most, StopReason::TooManyForText) };
@@ -70,7 +70,7 @@ impl Speech {
             return;
         }
         self.codes.push(code);
-        if let Some(left) = self.options.guards.before_loop(&self.codes) {
+        if let Some(left) = self.options.guards.length_before_loop(&self.codes) {
             self.codes.truncate(left);
             self.latents.truncate((left * self.width).saturating_sub(self.taken_latents));
             self.ended = Some(StopReason::Loop);

@@ -50,7 +50,7 @@ pub struct KernelRecord {
 
 /// Parses one record. CUPTI versions add fields at the end and change none that is read here: kernel records have
 /// this layout from version 4 (CUDA 9) to 13 (CUDA 13.4), copies and fills likewise. Invalid records and records
-/// without times give `None`.
+/// without times are `None`.
 pub(super) fn parse(bytes: &[u8], name: impl FnOnce(u64) -> Arc<str>) -> Option<KernelRecord> {
     fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
         bytes.get(offset..offset + N)?.try_into().ok()

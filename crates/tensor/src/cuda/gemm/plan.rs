@@ -125,7 +125,7 @@ impl Plan {
 
     /// Sets the addresses stored in the descriptor. Also called before requesting algorithms, because the library
     /// derives the alignment from them.
-    fn point(&self, operands: &Operands) -> Result<(), GemmError> {
+    fn set_addresses(&self, operands: &Operands) -> Result<(), GemmError> {
         use sys::cublasLtMatmulDescAttributes_t as D;
         if let (true, Some(bias)) = (self.key.gemm.epilogue.has_bias(), operands.bias) {
             self.desc.set(D::CUBLASLT_MATMUL_DESC_BIAS_POINTER as u32, bias)?;
@@ -157,7 +157,7 @@ impl Plan {
 
     /// The library's algorithms in its order of preference.
     pub fn algorithms(&self, operands: &Operands, most: usize) -> Result<Vec<Heuristic>, GemmError> {
-        self.point(operands)?;
+        self.set_addresses(operands)?;
         let preference = self.preference()?;
         // SAFETY: every handle is owned by this plan and alive.
         let mut found = unsafe {
@@ -169,7 +169,7 @@ impl Plan {
 
     /// Whether a stored algorithm is still valid with this library and workspace.
     pub fn accepts(&self, operands: &Operands, algo: &[u64; 8]) -> Result<bool, GemmError> {
-        self.point(operands)?;
+        self.set_addresses(operands)?;
         // SAFETY: every handle is owned by this plan and alive.
         let workspace = unsafe { self.handle.lt.check(self.handle.raw, &self.desc, self.layouts(), algo) };
         Ok(workspace.is_some_and(|bytes| bytes <= self.handle.workspace_bytes))
@@ -183,7 +183,7 @@ impl Plan {
         algo: &[u64; 8],
         stream: CUstream,
     ) -> Result<(), GemmError> {
-        self.point(operands)?;
+        self.set_addresses(operands)?;
         let accumulate = self.key.gemm.accumulate;
         // With beta 0, c is not read, but its address is still validated.
         let c = if accumulate { operands.c } else { operands.d };
@@ -245,7 +245,7 @@ mod tests {
                 };
                 let operands = Operands::new(256, 512, 1024).bias(2048).aux(4096);
                 let plan = Plan::new(&handle, &Key::new(&gemm, &operands)).unwrap();
-                plan.point(&operands).unwrap();
+                plan.set_addresses(&operands).unwrap();
                 plan.preference().unwrap();
             }
         }

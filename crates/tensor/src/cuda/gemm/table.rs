@@ -92,11 +92,11 @@ impl GemmTable {
         self.content().entries.get(key).copied()
     }
 
-    /// Inserts an entry and returns the one in effect: an existing entry that still `serves` wins.
-    pub fn insert(&self, key: Key, entry: Entry, serves: impl FnOnce(&Entry) -> bool) -> Entry {
+    /// Inserts an entry and returns the one in effect: an existing entry is kept if it is still valid.
+    pub fn insert(&self, key: Key, entry: Entry, is_valid: impl FnOnce(&Entry) -> bool) -> Entry {
         let mut content = self.content();
         if let Some(kept) = content.entries.get(&key).copied() {
-            if serves(&kept) {
+            if is_valid(&kept) {
                 return kept;
             }
             content.replaced.insert(key);

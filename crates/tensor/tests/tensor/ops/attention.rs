@@ -8,7 +8,7 @@ fn lengths(b: &mut Build<'_>, batch: usize, keys: usize) -> Value {
     b.integers([batch], data)
 }
 
-fn holes(b: &mut Build<'_>, batch: usize, keys: usize) -> Value {
+fn key_mask(b: &mut Build<'_>, batch: usize, keys: usize) -> Value {
     let data = (0..batch * keys).map(|_| i32::from(b.random.uniform() < 0.7)).collect();
     b.integers([batch, keys], data)
 }
@@ -35,10 +35,10 @@ pub fn cases() -> Vec<Case> {
             let mask = Mask { lengths: Some(lengths), ..Mask::default() };
             vec![b.tape.self_attention(qkv, heads, Order::Heads, mask)]
         }),
-        Case::new("attention, causal with holes", |b| {
+        Case::new("attention, causal with masked keys", |b| {
             let (batch, time, heads) = (2, b.size(2, 30), 2);
             let qkv = b.variable([batch, time, 3 * heads * 32]);
-            let keys = holes(b, batch, time);
+            let keys = key_mask(b, batch, time);
             let mask = Mask { causal: true, keys: Some(keys), ..Mask::default() };
             vec![b.tape.self_attention(qkv, heads, Order::Parts, mask)]
         }),
@@ -46,8 +46,8 @@ pub fn cases() -> Vec<Case> {
             let (batch, queries, keys, heads) = (b.size(1, 3), b.size(1, 20), b.size(1, 40), 2);
             let (q, kv) =
                 (b.variable([batch, queries, heads * 32]), b.variable([batch, keys, 2 * heads * 32]));
-            let (lengths, holes) = (lengths(b, batch, keys), holes(b, batch, keys));
-            let mask = Mask { lengths: Some(lengths), keys: Some(holes), ..Mask::default() };
+            let (lengths, key_mask) = (lengths(b, batch, keys), key_mask(b, batch, keys));
+            let mask = Mask { lengths: Some(lengths), keys: Some(key_mask), ..Mask::default() };
             vec![b.tape.cross_attention(q, kv, heads, mask)]
         }),
     ]

@@ -3,7 +3,7 @@ use myxtts_tensor::Value;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
 
 /// Away from zero, where leaky ReLU has no derivative.
-pub fn bent(b: &mut Build<'_>, shape: [usize; 3]) -> Value {
+pub fn away_from_zero(b: &mut Build<'_>, shape: [usize; 3]) -> Value {
     let n = shape.iter().product();
     let data = (0..n).map(|_| b.random.normal()).map(|x| x + 0.05f32.copysign(x)).collect();
     b.variable_of(shape, data)
@@ -53,7 +53,7 @@ pub fn cases() -> Vec<Case> {
         .rounds(6),
         Case::new("conv1d, a waveform out", |b| {
             let (cin, taps) = (8 * b.size(1, 4), 7);
-            let (x, w) = (bent(b, [2, 150, cin]), b.weight([1, taps, cin]));
+            let (x, w) = (away_from_zero(b, [2, 150, cin]), b.weight([1, taps, cin]));
             let fused = Fused { input_slope: Some(0.01), input_scale: 1.0 / 3.0, ..Fused::default() };
             vec![b.tape.conv1d_fused(x, w, fused, Conv1d::same(taps, 1))]
         }),
@@ -76,7 +76,7 @@ pub fn cases() -> Vec<Case> {
         .rounds(1),
         Case::new("a residual block", |b| {
             let (c, taps) = (8 * b.size(1, 4), [3, 7, 11][b.random.below(3)]);
-            let (x, more) = (bent(b, [2, 60, c]), b.variable([2, 60, c]));
+            let (x, more) = (away_from_zero(b, [2, 60, c]), b.variable([2, 60, c]));
             let (wa, wb) = (b.weight([c, taps, c]), b.weight([c, taps, c]));
             let (ba, bb) = (b.master([c]), b.master([c]));
             let open = Fused { bias: Some(ba), input_slope: Some(0.1), ..Fused::default() };
@@ -86,7 +86,7 @@ pub fn cases() -> Vec<Case> {
         }),
         Case::new("conv1d twice by one weight", |b| {
             let c = 8 * b.size(1, 4);
-            let (x, w, bias) = (bent(b, [2, 30, c]), b.weight([c, 3, c]), b.master([c]));
+            let (x, w, bias) = (away_from_zero(b, [2, 30, c]), b.weight([c, 3, c]), b.master([c]));
             let y = b.tape.conv1d(x, w, Some(bias), Conv1d::same(3, 1));
             let fused = Fused { bias: Some(bias), residual: Some(x), ..Fused::default() };
             let fused = Fused { input_scale: 0.5, ..fused };
@@ -99,7 +99,7 @@ pub fn cases() -> Vec<Case> {
                 let (taps, dilation) = ([1, 3, 7, 11][b.random.below(4)], [1, 3, 5][b.random.below(3)]);
                 let (cin, cout) = (channels * b.size(1, 6), channels * b.size(1, 6));
                 let (batch, time) = (b.size(1, 3), b.size(1, 70));
-                let (x, w) = (bent(b, [batch, time, cin]), b.weight([cout, taps, cin]));
+                let (x, w) = (away_from_zero(b, [batch, time, cin]), b.weight([cout, taps, cin]));
                 let which = b.size(0, 15);
                 let mut there = |bit: usize, make: &mut dyn FnMut(&mut Build<'_>) -> Value| {
                     (which & bit != 0).then(|| make(b))

@@ -1,4 +1,4 @@
-use super::conv1d::bent;
+use super::conv1d::away_from_zero;
 use crate::suite::Case;
 use myxtts_tensor::ops::conv1d::Fused;
 
@@ -16,7 +16,7 @@ pub fn cases() -> Vec<Case> {
             let (taps, stride) = [(16, 8), (4, 2)][b.random.below(2)];
             let (cin, cout) = (8 * b.size(1, 5), 8 * b.size(1, 5));
             let (batch, time) = (b.size(1, 3), b.size(1, 20));
-            let (x, w) = (bent(b, [batch, time, cin]), b.weight([cin, taps, cout]));
+            let (x, w) = (away_from_zero(b, [batch, time, cin]), b.weight([cin, taps, cout]));
             let fused = Fused {
                 bias: Some(b.master([cout])),
                 per_item: Some(b.variable([batch, cout])),

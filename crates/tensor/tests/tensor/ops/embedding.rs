@@ -23,7 +23,7 @@ pub fn cases() -> Vec<Case> {
             vec![b.tape.embedding(table, one), b.tape.embedding(table, two)]
         }),
         // One row that nearly all positions use, and most rows unused.
-        Case::new("embedding, a crowded row", |b| {
+        Case::new("embedding, one row at most positions", |b| {
             let (rows, c, n) = (b.size(30, 90), [256, 264, 50, 1024][b.random.below(4)], b.size(100, 400));
             let table = b.weight([rows, c]);
             let data = (0..n).map(|i| if i % 3 == 0 { b.random.below(rows) as i32 } else { 7 }).collect();

@@ -39,7 +39,7 @@ fn interpolated(x: &[f32], scale: f64) -> Vec<f32> {
 }
 
 #[test]
-fn linear_interpolation_keeps_half_a_step_at_the_ends() {
+fn linear_interpolation_is_centred_and_clamped_at_the_ends() {
     // By hand: (i + 0.5) / 2 - 0.5 is -0.25, 0.25, 0.75, 1.25, 1.75, 2.25; the first is clamped to 0 and the last
     // lies beyond the end, where the last time step is repeated.
     assert_eq!(interpolated(&[0.0, 1.0, 3.0], 2.0), [0.0, 0.25, 0.75, 1.5, 2.5, 3.0]);

@@ -132,7 +132,7 @@ fn the_front_ends_of_xtts_agree_with_the_reference() {
 }
 
 #[test]
-fn filters_peak_where_their_scale_says() {
+fn filters_peak_at_the_centres_of_their_scale() {
     let mel = |scale, channels| {
         let stft = Stft { points: 16_000, length: 2, window: Window::Hann, hop: 1 };
         let mel = Mel {

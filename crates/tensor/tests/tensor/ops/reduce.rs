@@ -9,7 +9,7 @@ pub fn cases() -> Vec<Case> {
             vec![sum, b.tape.mean(x)]
         }),
         // More than one block in the first pass.
-        Case::new("sum of much", |b| {
+        Case::new("sum of many elements", |b| {
             let n = b.size(20_000, 40_000);
             let x = b.variable([n]);
             vec![b.tape.sum(x)]

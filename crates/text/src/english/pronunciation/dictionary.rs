@@ -1,13 +1,13 @@
 //! The CMU Pronouncing Dictionary: 124,926 English words with their sounds, stress and frequency class.
 //!
-//! `assets/english-dictionary.bin` is a zlib stream of three blocks, each preceded by its length (u32, little-endian). All
-//! three are in the order of the words:
+//! `assets/english-dictionary.bin` is a zlib stream of three blocks, each preceded by its length (u32, little-endian).
+//! All three are in the order of the words:
 //!
 //! | block | content per word |
 //! |---|---|
 //! | words | number of letters shared with the previous word (one byte: `A` is none), the remaining letters, a line feed |
 //! | sounds | 1 + index into the sounds below for each, then a zero |
-//! | commonness | one byte: 5 for the most common to 1 for names and the like; 0 for words that are not sampled |
+//! | frequency class | one byte: 5 for the most common words to 1 for names and the like; 0: never sampled |
 //!
 //! Sounds: those of [`Sound`], in its order.
 
@@ -32,7 +32,7 @@ pub struct Dictionary {
     sounds: Vec<u8>,
     /// Start of each word's sounds, and the end of the last; each word's sounds end with a zero.
     spoken: Vec<u32>,
-    commonness: Vec<u8>,
+    frequency_class: Vec<u8>,
 }
 
 /// Returns the dictionary. The first call unpacks it, which takes a few milliseconds.
@@ -52,9 +52,9 @@ impl Dictionary {
             rest = after;
             Some(block)
         };
-        let (front_coded, sounds, commonness) = (block()?, block()?, block()?);
+        let (front_coded, sounds, frequency_class) = (block()?, block()?, block()?);
 
-        let mut letters = String::with_capacity(9 * commonness.len());
+        let mut letters = String::with_capacity(9 * frequency_class.len());
         let mut words = vec![0];
         let mut last = 0..0;
         for line in front_coded.strip_suffix(b"\n")?.split(|&byte| byte == b'\n') {
@@ -70,29 +70,29 @@ impl Dictionary {
         let ends = sounds.iter().enumerate().filter(|(_, sound)| **sound == 0);
         let spoken: Vec<u32> = [0].into_iter().chain(ends.map(|(end, _)| end as u32 + 1)).collect();
         let known = sounds.iter().all(|&sound| sound == 0 || Sound::from_index(sound - 1).is_some());
-        let whole = words.len() == commonness.len() + 1 && spoken.len() == words.len() && known;
+        let whole = words.len() == frequency_class.len() + 1 && spoken.len() == words.len() && known;
         whole.then(|| Dictionary {
             letters,
             words,
             sounds: sounds.to_vec(),
             spoken,
-            commonness: commonness.to_vec(),
+            frequency_class: frequency_class.to_vec(),
         })
     }
 
     /// Number of words.
     pub fn word_count(&self) -> usize {
-        self.commonness.len()
+        self.frequency_class.len()
     }
 
-    /// Returns the word at that index.
+    /// Returns the word at an index below [`Self::word_count`].
     pub fn word(&self, number: usize) -> &str {
         &self.letters[self.words[number] as usize..self.words[number + 1] as usize]
     }
 
-    /// Frequency class: from 5, a few thousand words, to 1, which most names have; 0 is never sampled at random.
-    pub fn commonness(&self, number: usize) -> u8 {
-        self.commonness[number]
+    /// Frequency class, from 5 (a few thousand words) to 1 (most names); words of class 0 are never sampled at random.
+    pub fn frequency_class(&self, number: usize) -> u8 {
+        self.frequency_class[number]
     }
 
     /// Returns the index of a word in lower-case letters and apostrophes.
@@ -143,8 +143,9 @@ mod tests {
         }
         assert_eq!(said("zzzz"), None);
         assert_eq!(said(""), None);
-        let commonness = |word| dictionary().find(word).map(|number| dictionary().commonness(number));
-        assert_eq!(["house", "marmalade", "zywicki"].map(commonness), [Some(5), Some(3), Some(1)]);
+        let frequency_class =
+            |word| dictionary().find(word).map(|number| dictionary().frequency_class(number));
+        assert_eq!(["house", "marmalade", "zywicki"].map(frequency_class), [Some(5), Some(3), Some(1)]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(super) fn inflected(word: &str) -> Option<Vec<Sound>> {
     with_ending(word).or_else(|| {
         PREFIXES.iter().find_map(|(prefix, names)| {
             let stem = word.strip_prefix(prefix).filter(|stem| stem.len() >= 3)?;
-            let is_word = |number: &usize| dictionary().commonness(*number) > 1;
+            let is_word = |number: &usize| dictionary().frequency_class(*number) > 1;
             let rest = match dictionary().find(stem).filter(is_word) {
                 Some(number) => dictionary().sounds_at(number),
                 None => with_ending(stem)?,
@@ -106,7 +106,7 @@ pub(super) fn compound(word: &str) -> Option<Vec<Sound>> {
     if word.len() > LONGEST_COMPOUND {
         return None;
     }
-    let said = |number| (dictionary().commonness(number), dictionary().sounds_at(number));
+    let said = |number| (dictionary().frequency_class(number), dictionary().sounds_at(number));
     let part = |part: &str| dictionary().find(part).map(said);
     let second_part = |second: &str| part(second).or_else(|| Some((3, with_ending(second)?)));
     let pairs = (3..=word.len().saturating_sub(3)).filter_map(|cut| {

@@ -1,8 +1,8 @@
 //! Pronunciation by rules alone: which vowel carries the stress, and how the others are reduced.
 //!
-//! Measured against the dictionary, 15.1 % of the sounds are wrong on every twentieth of its common words, and 18.2 % on
-//! every twentieth of all its words, most of them names. A vowel with the wrong stress counts as wrong. A test checks both
-//! figures.
+//! Measured against the dictionary, 15.1 % of the sounds are wrong in a sample of its common words, and 18.2 % in a
+//! sample of all its words, most of them names. A sample is every twentieth word. A vowel with the wrong stress counts
+//! as wrong. A test checks both figures.
 
 use super::rules::{self, RuleSound};
 use super::sound::{Sound, Stress};
@@ -19,10 +19,10 @@ const ENDINGS: [&[&str]; 4] = [
     &["ably", "ary", "ated", "ating", "ator", "ators", "ences", "iated", "iously", "ize", "izes", "ously", "tionally"],
 ];
 
-/// Unstressed beginnings, if a consonant follows.
+/// Prefixes that are unstressed before a consonant.
 const BEFORE_CONSONANTS: [&str; 13] =
     ["re", "de", "pre", "pro", "com", "un", "ex", "en", "em", "sub", "trans", "per", "ab"];
-/// Unstressed beginnings, whatever follows.
+/// Prefixes that are always unstressed.
 #[rustfmt::skip]
 const BEFORE_ALL: [&str; 17] = [
     "con", "dis", "mis", "acc", "app", "all", "ass", "att", "aff", "agg", "ann", "imp", "inv", "inc", "ins", "ind", "inf",
@@ -135,10 +135,10 @@ mod tests {
     #[test]
     fn error_rate_matches_the_module_documentation() {
         let all = dictionary();
-        for (commonness, at_most) in [(2, 15.1), (1, 18.2)] {
+        for (class, at_most) in [(2, 15.1), (1, 18.2)] {
             let words = (0..all.word_count()).filter(|&number| {
                 let word = all.word(number);
-                all.commonness(number) >= commonness && word.len() > 2 && !word.contains('\'')
+                all.frequency_class(number) >= class && word.len() > 2 && !word.contains('\'')
             });
             let (mut wrong, mut of) = (0, 0);
             for number in words.step_by(20) {
@@ -147,8 +147,8 @@ mod tests {
                 of += known.chars().count();
             }
             let share = 100.0 * wrong as f64 / of as f64;
-            assert!(share <= at_most + 0.05, "commonness {commonness}: {share:.2} % of {of} sounds");
-            assert!(share > at_most - 0.5, "better than the module says: {share:.2} %");
+            assert!(share <= at_most + 0.05, "frequency class {class}: {share:.2} % of {of} sounds");
+            assert!(share > at_most - 0.5, "better than the module documentation says: {share:.2} %");
         }
     }
 }

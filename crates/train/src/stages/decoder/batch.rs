@@ -95,7 +95,7 @@ impl BadClips {
         self.found[self.row..].iter().any(|(record, _)| *record == clip.record)
     }
 
-    /// Whether a clip was read, or is bad; an error where the storage failed.
+    /// Whether a clip was read, or is bad; an error if the storage failed.
     pub fn is_read(&mut self, clip: &Clip, read: Result<(), RecordError>) -> Result<bool, TrainError> {
         match read {
             Ok(()) => Ok(true),

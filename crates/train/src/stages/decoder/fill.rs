@@ -20,7 +20,7 @@ pub(super) struct Inputs {
     pub latents: Node,
     pub speaker: Node,
     pub wave: Node,
-    /// Speaker targets, where the speaker encoder is trained.
+    /// Speaker targets, if the speaker encoder is trained.
     pub who: Option<SpeakerTargets>,
 }
 
@@ -75,7 +75,7 @@ impl RowBuffers {
         draw: u64,
     ) -> Result<(), RecordError> {
         let features = floats(source, reference.record as usize, SPEAKER_MEL)?;
-        self.speaker.extend(window_of(&features, settings.speaker.mels, settings.heard, draw));
+        self.speaker.extend(window_of(&features, settings.speaker.mels, settings.speaker_frames, draw));
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Inputs {
     }
 }
 
-/// A window of features, repeated where the clip is shorter; each band is normalised to mean 0 and deviation 1.
+/// A window of features, repeated if the clip is shorter; each band is normalised to mean 0 and deviation 1.
 fn window_of(features: &[f32], bands: usize, frames: usize, draw: u64) -> Vec<f32> {
     let there = (features.len() / bands).max(1);
     let start = if there > frames { (draw % (there - frames + 1) as u64) as usize } else { 0 };

@@ -1,6 +1,6 @@
 //! The memory that a decoder stage would need, before there is a stage: no device is opened.
 
-use super::step::{What, build};
+use super::step::{ProgramKind, build};
 use super::{DecoderSettings, Networks, options};
 use crate::error::TrainError;
 use crate::replica_slice::Replicas;
@@ -30,10 +30,10 @@ pub fn planned(
     let (networks, layout, _) = Networks::declare(settings, recipe, speakers.known, speakers.count);
     let forecast = Forecast::new(machine.device, &layout, machine.precision, &options(settings, recipe));
     let (mut tapes, mut batch) = (Vec::new(), 0);
-    for what in [What::Adversarial, What::Plain, What::Measured] {
+    for what in [ProgramKind::Adversarial, ProgramKind::Plain, ProgramKind::Measured] {
         let empty = Tape::new(layout.clone(), machine.precision);
         let built = build(empty, settings, recipe, networks.parts(), what, &slice)?;
-        if what == What::Plain {
+        if what == ProgramKind::Plain {
             batch = built.inputs.image.bytes();
         }
         tapes.push(built.tape);

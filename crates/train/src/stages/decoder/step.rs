@@ -27,7 +27,7 @@ pub(super) struct Ready {
 
 /// The purpose of a program.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum What {
+pub(super) enum ProgramKind {
     /// Trains by mel distance only.
     Plain,
     /// Trains by mel distance and discriminators.
@@ -36,7 +36,7 @@ pub(super) enum What {
     Measured,
 }
 
-/// The networks, and the table of speakers where the speaker encoder is trained.
+/// The networks, and the table of speakers if the speaker encoder is trained.
 pub(super) struct Parts<'a> {
     pub decoder: &'a Decoder,
     pub speakers: &'a SpeakerEncoder,
@@ -58,12 +58,17 @@ pub(super) fn ready(
     settings: &DecoderSettings,
     recipe: &Recipe,
     parts: Parts<'_>,
-    what: What,
+    what: ProgramKind,
     slice: &ReplicaSlice,
 ) -> Result<Ready, TrainError> {
     let empty = Tape::new(engine.layout().clone(), engine.precision());
     let Built { tape, inputs, constants } = build(empty, settings, recipe, parts, what, slice)?;
-    super::super::within(engine, &tape, ("decoder", "data.decoder_batch_size"), settings.memory_limit)?;
+    super::super::check_memory_limit(
+        engine,
+        &tape,
+        ("decoder", "data.decoder_batch_size"),
+        settings.memory_limit,
+    )?;
     let program = engine.load(tape)?;
     for (value, data) in constants {
         engine.write(&program, value, &data)?;
@@ -77,15 +82,15 @@ pub(super) fn build(
     settings: &DecoderSettings,
     recipe: &Recipe,
     Parts { decoder, speakers, discriminators, who, known_speaker }: Parts<'_>,
-    what: What,
+    what: ProgramKind,
     slice: &ReplicaSlice,
 ) -> Result<Built, TrainError> {
-    let slice = if what == What::Measured { &ReplicaSlice::WHOLE } else { slice };
+    let slice = if what == ProgramKind::Measured { &ReplicaSlice::WHOLE } else { slice };
     slice.begin(&mut tape);
     let rows = slice.rows(settings.rows as u32)? as usize;
     let count = settings.decoder.samples_of(settings.window);
     let latents = tape.input([rows, settings.window, settings.decoder.latent], DType::F32);
-    let speaker = tape.input([rows, settings.heard, settings.speaker.mels], DType::F32);
+    let speaker = tape.input([rows, settings.speaker_frames, settings.speaker.mels], DType::F32);
     let wave = tape.input([rows, count, 1], DType::F32);
     let asked = who.map(|table| {
         let people = tape.layout().get(table).shape.dim(0);
@@ -101,19 +106,19 @@ pub(super) fn build(
         let part = slice.part(tape, value);
         tape.note(slot, part);
     };
-    let statistics = match known_speaker || what == What::Measured {
+    let statistics = match known_speaker || what == ProgramKind::Measured {
         true => Statistics::Running,
         false => Statistics::Batch,
     };
-    let voice = speakers.hear(&mut tape, features, statistics).vector;
-    let z = decoder.stretch(&mut tape, given);
+    let voice = speakers.forward(&mut tape, features, statistics).embedding;
+    let z = decoder.upsample_latents(&mut tape, given);
     // A speaker encoder in training only learns to classify speakers, as those of the released models did: gradients of the
     // audio would pull voices together that the decoder cannot distinguish yet.
     let heard = if who.is_some() { tape.detach(voice) } else { voice };
     let made = decoder.wave(&mut tape, z, heard);
     let (distance, constants) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
     note(&mut tape, 0, distance);
-    let told = who.zip(asked).filter(|_| what != What::Measured).map(|(table, asked)| {
+    let told = who.zip(asked).filter(|_| what != ProgramKind::Measured).map(|(table, asked)| {
         let table = tape.master(table);
         let SpeakerTargets { targets, margins, people } = asked;
         // Both have length 1: a table that could grow would separate vectors that hardly differ, and leave them so.
@@ -129,13 +134,13 @@ pub(super) fn build(
         note(&mut tape, 4, told.loss);
         told.loss
     });
-    if what == What::Measured {
+    if what == ProgramKind::Measured {
         tape.report_loss(distance);
     } else {
-        let mel_weight = if what == What::Adversarial { settings.mel_weight } else { MEL_WEIGHT };
+        let mel_weight = if what == ProgramKind::Adversarial { settings.mel_weight } else { MEL_WEIGHT };
         let mut parts = vec![(distance, mel_weight as f32)];
         parts.extend(told.map(|told| (told, 1.0)));
-        if what == What::Adversarial {
+        if what == ProgramKind::Adversarial {
             let weights = discriminators.weights(&mut tape);
             let fixed = weights.fixed(&mut tape);
             let detached = tape.detach(made);

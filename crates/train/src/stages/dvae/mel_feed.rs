@@ -1,11 +1,11 @@
 //! Windows of mels that a device computes from waveforms, for batches that the model's device trains on. The windows are
 //! those of the cache, sampled alike; their values are equal up to rounding.
 
-use super::token_targets::{self, SPOKEN_SOUND, WithTokens};
+use super::token_targets::{self, AUDIO_WITH_TOKEN, WithTokens};
 use super::{DvaeBatch, DvaeSettings, Ready, learning};
 use crate::error::TrainError;
 use crate::feed::{Finisher, Maker, field, maker_of};
-use crate::stages::gpt::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
+use crate::stages::gpt::conditioning_engine::{ConditioningEngine, HasMelInput, SharedEngine};
 use crate::stages::gpt::conditioning_input::ConditioningInput;
 use myxtts_data::batch::{Part, Plan as Batches, Settings};
 use myxtts_data::cache::audio_overlay::{AUDIO_OVERLAP, DVAE_AUDIO};
@@ -39,16 +39,16 @@ impl std::fmt::Debug for MelDevice {
 
 /// A feed of waveforms, with the engine that computes mels from them.
 pub(super) struct MelFeed {
-    own: Shared,
+    own: SharedEngine,
     source: Arc<dyn RecordSource>,
     batches: Arc<Batches>,
     pub start_delay: Duration,
     device: Device,
 }
 
-impl BringsSound for DvaeBatch {
-    fn take_given(&mut self) -> Option<ConditioningInput> {
-        self.given.take()
+impl HasMelInput for DvaeBatch {
+    fn take_mel_input(&mut self) -> Option<ConditioningInput> {
+        self.mel_input.take()
     }
 }
 
@@ -65,7 +65,7 @@ impl MelFeed {
             return Ok(Err(Some("batches are copied between steps, and carry their mels".to_owned())));
         }
         let frames = settings.frames as usize;
-        let own = match ConditioningEngine::of_sound(*device, FrontEnd::Dvae, frames, stats) {
+        let own = match ConditioningEngine::from_waveforms(*device, FrontEnd::Dvae, frames, stats) {
             Ok(own) => Arc::new(Mutex::new(own)),
             Err(why) => {
                 return Ok(Err(Some(format!(
@@ -78,7 +78,7 @@ impl MelFeed {
                 let per_code = settings.sizes.frames_per_code();
                 let tokens = spoken.alignments.clone();
                 let source = WithTokens::new(waveforms.clone(), DVAE_AUDIO, tokens, per_code);
-                let part = Part::window(SPOKEN_SOUND, settings.frames);
+                let part = Part::window(AUDIO_WITH_TOKEN, settings.frames);
                 (Arc::new(source), Part { pad: NO_TOKEN, ..part })
             }
             None => (waveforms.clone(), Part::window(DVAE_AUDIO, settings.frames)),
@@ -114,20 +114,21 @@ impl MelFeed {
         let own = Arc::clone(&self.own);
         maker_of(self.source.clone(), &self.batches, first, options, move |bytes, info, into, made| {
             let held = field(bytes, info, column.name);
-            let heard: &[i32] = bytemuck::cast_slice(field(bytes, info, &counts));
-            let mut given = ConditioningEngine::placed(&own, heard.len(), image.range(mel), made)?;
-            if column == SPOKEN_SOUND {
+            let valid_frames: &[i32] = bytemuck::cast_slice(field(bytes, info, &counts));
+            let mut mel_input =
+                ConditioningEngine::wait_for_input(&own, valid_frames.len(), image.range(mel), made)?;
+            if column == AUDIO_WITH_TOKEN {
                 let frames = bytemuck::cast_slice(held);
                 let (sound, spoken) =
                     token_targets::split(column, frames, (window, AUDIO_OVERLAP as usize), per_code);
-                given.write_sound(bytemuck::cast_slice(&sound), heard)?;
+                mel_input.write_waveforms(bytemuck::cast_slice(&sound), valid_frames)?;
                 if let Some(tokens) = tokens {
                     image.write_i32(into, tokens, &spoken);
                 }
             } else {
-                given.write_sound(held, heard)?;
+                mel_input.write_waveforms(held, valid_frames)?;
             }
-            Ok((image.bytes(), DvaeBatch::of(bytes, info, Some(given))))
+            Ok((image.bytes(), DvaeBatch::of(bytes, info, Some(mel_input))))
         })
     }
 

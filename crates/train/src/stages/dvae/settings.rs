@@ -1,7 +1,7 @@
 //! The settings of the DVAE stage.
 
 use super::{MelDevice, TokenTargets};
-use crate::feed::Feeding;
+use crate::feed::FeedSettings;
 use crate::stages::ClipOrder;
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_tensor::Mode;
@@ -22,13 +22,13 @@ pub struct DvaeSettings {
     /// Whether steps are captured as graphs or launched kernel by kernel.
     pub mode: Mode,
     /// How batches get to the device.
-    pub feeding: Feeding,
+    pub feeding: FeedSettings,
     /// Seed of all random streams.
     pub seed: u64,
     /// Limit of device memory, in bytes.
     pub memory_limit: Option<u64>,
-    /// The tokens that codes have to predict; `None` where they do not.
+    /// The tokens that codes have to predict; `None` if they do not.
     pub token_targets: Option<TokenTargets>,
-    /// The device that computes the mels of batches; `None` where batches carry them.
+    /// The device that computes the mels of batches; `None` if batches carry them.
     pub mels: Option<MelDevice>,
 }

@@ -14,7 +14,7 @@ pub(super) struct Ready {
     pub program: Program,
     pub mel: Node,
     pub encoded: Node,
-    /// The token of every code, where codes have to predict it.
+    /// The token of every code, if codes have to predict it.
     pub tokens: Option<Node>,
     /// Layout of the mels in a batch.
     pub image: InputLayout,
@@ -29,7 +29,7 @@ pub(super) struct Built {
     pub image: InputLayout,
 }
 
-/// Builds the training step of a slice, or the measuring program where `train` is `None`.
+/// Builds the training step of a slice, or the measuring program if `train` is `None`.
 pub(super) fn ready(
     engine: &mut Engine,
     dvae: &Dvae,
@@ -39,7 +39,12 @@ pub(super) fn ready(
 ) -> Result<Ready, TrainError> {
     let empty = Tape::new(engine.layout().clone(), engine.precision());
     let Built { tape, mel, encoded, tokens, image } = build(empty, dvae, settings, recipe, train)?;
-    crate::stages::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
+    crate::stages::check_memory_limit(
+        engine,
+        &tape,
+        ("dvae", "data.dvae_batch_size"),
+        settings.memory_limit,
+    )?;
     Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
 }
 
@@ -61,11 +66,11 @@ pub(super) fn build(
     let image = InputLayout::new(&tape);
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
-    // The absolute error prevents smearing of quiet bands, which the squared error hardly notices.
+    // The absolute error prevents smearing of quiet bands, to which the squared error is almost insensitive.
     let weights = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
     let mut made = dvae.reconstruct(&mut tape, given, weights);
     if let Some((spoken, tokens)) = asked_for.zip(tokens)
-        && let Some(prediction) = dvae.name_tokens(&mut tape, &made, tokens)
+        && let Some(prediction) = dvae.classify_tokens(&mut tape, &made, tokens)
     {
         made.loss = tape.weighted_sum(&[(made.loss, 1.0), (prediction.loss, spoken.weight as f32)]);
         for (slot, value) in [(3, prediction.loss), (4, prediction.correct), (5, prediction.count)] {
@@ -81,7 +86,7 @@ pub(super) fn build(
         }
     }
     if train.is_some() {
-        dvae.follow(&mut tape, &made);
+        dvae.update_codebook(&mut tape, &made);
         let loss = slice.part(&mut tape, made.loss);
         tape.backward(loss, Backward::default());
         slice.reduce(&mut tape);

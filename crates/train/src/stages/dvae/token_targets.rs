@@ -10,12 +10,12 @@ use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource};
 use std::sync::Arc;
 
 /// A mel frame and, as its last number, the id of the token that is spoken in it; negative where none is known.
-pub(super) const SPOKEN_MEL: Column = spoken(DVAE_MEL);
+pub(super) const MEL_WITH_TOKEN: Column = with_token(DVAE_MEL);
 /// The same with the first hop of the frame's waveform instead of the mel.
-pub(super) const SPOKEN_SOUND: Column = spoken(DVAE_AUDIO);
+pub(super) const AUDIO_WITH_TOKEN: Column = with_token(DVAE_AUDIO);
 
 /// A column of frames with a token each.
-const fn spoken(frames: Column) -> Column {
+const fn with_token(frames: Column) -> Column {
     Column { name: "dvae_mel_with_token", width: frames.width + 1, dtype: frames.dtype }
 }
 
@@ -30,7 +30,7 @@ pub struct TokenTargets {
     pub alignments: Arc<Alignments>,
 }
 
-/// Records with [`SPOKEN_MEL`] or [`SPOKEN_SOUND`] as their last column.
+/// Records with [`MEL_WITH_TOKEN`] or [`AUDIO_WITH_TOKEN`] as their last column.
 pub(super) struct WithTokens {
     base: Arc<dyn RecordSource>,
     columns: Vec<Column>,
@@ -49,7 +49,7 @@ impl WithTokens {
         frames_per_code: usize,
     ) -> WithTokens {
         let mut columns = base.columns().to_vec();
-        columns.push(spoken(frames));
+        columns.push(with_token(frames));
         let frames = (position(&*base, frames), frames);
         WithTokens { base, columns, frames, alignments, frames_per_code }
     }
@@ -73,7 +73,7 @@ impl Overlay for WithTokens {
             return self.base.read(record, column, first_row, out);
         }
         let (at, narrow) = (self.frames.0, self.frames.1.row_bytes());
-        let wide = spoken(self.frames.1).row_bytes();
+        let wide = with_token(self.frames.1).row_bytes();
         let mut mel = vec![0; out.len() / wide * narrow];
         let rows = self.base.read(record, at, first_row, &mut mel)?;
         let aligned = self.alignments.get(record as u32);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_code_has_the_token_of_its_middle_and_padding_has_none() {
-        let (wide, narrow) = (SPOKEN_MEL.width as usize, DVAE_MEL.width as usize);
+        let (wide, narrow) = (MEL_WITH_TOKEN.width as usize, DVAE_MEL.width as usize);
         // Six frames: a code in which the token changes, and one that ends in padding.
         let tokens = [7.0, 7.0, 9.0, 9.0, -1.0, -11.5];
         let mut frames = vec![0f32; tokens.len() * wide];
@@ -129,11 +129,11 @@ mod tests {
             frames[i * wide..][..narrow].fill(i as f32);
             frames[i * wide + narrow] = *token;
         }
-        let (mel, codes) = split(SPOKEN_MEL, &frames, (6, 0), 4);
+        let (mel, codes) = split(MEL_WITH_TOKEN, &frames, (6, 0), 4);
         assert_eq!(codes, [9, -1]);
         let first: Vec<f32> = mel.iter().step_by(narrow).copied().collect();
         assert_eq!((mel.len(), first), (6 * narrow, vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
         // Two rows of a window of two frames, plus one frame that only the waveform needs.
-        assert_eq!(split(SPOKEN_MEL, &frames, (2, 1), 2).1, [7, -1]);
+        assert_eq!(split(MEL_WITH_TOKEN, &frames, (2, 1), 2).1, [7, -1]);
     }
 }

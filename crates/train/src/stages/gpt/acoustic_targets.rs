@@ -41,7 +41,7 @@ impl AcousticTargets {
     }
 
     /// The mels `[rows, positions, channels]` of rows that consist of these segments, not yet divided by `mel_stats`. Position
-    /// 0 has read START, position 1 the first code. Where no code was read there are zeros.
+    /// 0 has read START, position 1 the first code. Positions that have read no code are zeros.
     pub fn of(&self, rows: &[Vec<Segment>], positions: usize) -> Result<Vec<f32>, RecordError> {
         let per_code = self.bands * self.frames;
         let mut mels = vec![0f32; rows.len() * positions * per_code];

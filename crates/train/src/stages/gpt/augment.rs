@@ -28,7 +28,7 @@ const WHOLE_FROM: f64 = 0.85;
 /// Words per segment.
 const PIECE_WORDS: Range<u64> = 2..8;
 /// Maximum number of segments that are tried until a row is full.
-const MOST_PIECES: usize = 6;
+const MAX_PIECES: usize = 6;
 
 /// Augments training batches.
 pub(in crate::stages) struct Augmenter {
@@ -71,7 +71,7 @@ impl Augmented {
     }
 
     /// Targets of the alignment head: for every code the token spoken there, and STOP after the last.
-    pub fn spoken(&self, sizes: &GptSizes, sequences: &Sequences) -> Vec<i32> {
+    pub fn alignment_targets(&self, sizes: &GptSizes, sequences: &Sequences) -> Vec<i32> {
         let rows = self.code_lengths.len().max(1);
         let room = self.codes.len() / rows;
         let mut targets = vec![-1; sequences.mel_targets.len()];
@@ -88,7 +88,7 @@ impl Augmented {
 }
 
 impl Augmenter {
-    /// An augmenter for a stage of `batches` batches and this slice of them; `None` where nothing is augmented.
+    /// An augmenter for a stage of `batches` batches and this slice of them; `None` if nothing is augmented.
     pub fn new(
         settings: &GptSettings,
         source: &Arc<WithCodes>,
@@ -181,7 +181,9 @@ impl Augmenter {
             if batch >= self.whole_from || conditioned_by_itself {
                 continue;
             }
-            let Some(joined) = self.joined(record as u32, own, (tokens, codes), draw) else { continue };
+            let Some(joined) = self.recombined_row(record as u32, own, (tokens, codes), draw) else {
+                continue;
+            };
             let (text, sound) = (joined.tokens.len(), joined.codes.len());
             made.text[row * tokens..][..text].copy_from_slice(&joined.tokens);
             made.text_lengths[row] = text as i32;
@@ -193,13 +195,13 @@ impl Augmenter {
     }
 
     /// A recombined sentence that fits the given numbers of tokens and codes, for the share of rows that gets one.
-    fn joined(
+    fn recombined_row(
         &self,
         record: u32,
         own: &Aligned,
         (tokens, codes): (usize, usize),
         mut draw: Draw,
-    ) -> Option<Joined> {
+    ) -> Option<RecombinedRow> {
         if draw.unit() >= self.recombination {
             return None;
         }
@@ -207,10 +209,10 @@ impl Augmenter {
         let key = (self.source.speaker(record as usize), self.source.language(record as usize));
         let others = self.together.get(&key)?;
         let prefix = own.words.first()?.0 as usize;
-        let mut joined = Joined { tokens: own.tokens[..prefix].to_vec(), ..Joined::default() };
+        let mut joined = RecombinedRow { tokens: own.tokens[..prefix].to_vec(), ..RecombinedRow::default() };
         // About as long as the clip itself, so that batches stay as full as planned.
         let enough = own.at_code.len() * 3 / 4;
-        for piece in 0..MOST_PIECES {
+        for piece in 0..MAX_PIECES {
             let (record, from) = match piece {
                 0 => (record, own),
                 _ => {
@@ -267,7 +269,7 @@ pub(super) fn whole_rows(records: &[i32], code_lengths: &[i32]) -> Vec<Vec<Segme
 }
 
 #[derive(Default)]
-struct Joined {
+struct RecombinedRow {
     tokens: Vec<i32>,
     codes: Vec<i32>,
     spoken: Vec<i32>,

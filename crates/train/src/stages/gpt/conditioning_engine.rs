@@ -5,7 +5,7 @@
 use super::conditioning_input::ConditioningInput;
 use super::row_indices::RowIndices;
 use crate::error::TrainError;
-use crate::feed::{Finisher, Made};
+use crate::feed::{BatchCost, Finisher};
 use myxtts_data::cache::audio_overlay::AUDIO_OVERLAP;
 use myxtts_data::mel::{FrontEnd, HIGHEST_HZ, LOG_FLOOR, LOG_OF_FLOOR, Parameters};
 use myxtts_data::record::{CONDITIONING_MEL, RecordError, RecordSource};
@@ -23,12 +23,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// A conditioning engine shared by the thread that fills batches and the one that finishes them.
-pub(in crate::stages) type Shared = Arc<Mutex<ConditioningEngine>>;
+pub(in crate::stages) type SharedEngine = Arc<Mutex<ConditioningEngine>>;
 
 /// Computes conditioning, or other mels, on a device.
 pub(in crate::stages) struct ConditioningEngine {
     engine: Engine,
-    how: How,
+    mel_source: MelSource,
     frames: usize,
     bands: usize,
     /// Programs by number of rows.
@@ -39,7 +39,7 @@ pub(in crate::stages) struct ConditioningEngine {
 }
 
 /// The source of the conditioning.
-pub(in crate::stages) enum How {
+pub(in crate::stages) enum MelSource {
     Table(ParameterId),
     Mels { mel: Mel, stats: Vec<f32> },
 }
@@ -48,8 +48,8 @@ pub(in crate::stages) enum How {
 struct ProgramSpec {
     tape: Tape,
     image: InputLayout,
-    places: Value,
-    sound: Option<Value>,
+    mel_indices: Value,
+    waveforms: Option<Value>,
     made: Value,
     /// Constant inputs, written once. They follow the inputs that change.
     constants: Vec<(Value, Vec<f32>)>,
@@ -59,18 +59,18 @@ struct Ready {
     program: Program,
     /// Layout of the inputs that change; constants follow them.
     image: InputLayout,
-    places: Value,
-    sound: Option<Value>,
+    mel_indices: Value,
+    waveforms: Option<Value>,
     made: Value,
 }
 
-/// One is filled while another is copied and a third is used. The filling thread blocks only where the device is further
+/// One is filled while another is copied and a third is used. The filling thread blocks only if the device is further
 /// behind than that, and more slots would not make it faster.
 const SLOTS: usize = 3;
 
 /// A batch that may carry the input of its mels.
-pub(in crate::stages) trait BringsSound: Send {
-    fn take_given(&mut self) -> Option<ConditioningInput>;
+pub(in crate::stages) trait HasMelInput: Send {
+    fn take_mel_input(&mut self) -> Option<ConditioningInput>;
 }
 
 /// The mel front-end of conditioning or of the DVAE, as in [`myxtts_data::mel`].
@@ -89,34 +89,34 @@ fn front_end(of: FrontEnd) -> Mel {
 }
 
 /// All mels as one table.
-pub(super) fn table(mels: usize, bands: usize) -> (Arc<Layout>, How) {
+pub(super) fn table(mels: usize, bands: usize) -> (Arc<Layout>, MelSource) {
     let mut layout = LayoutBuilder::new();
     let table = layout.add("mels", [mels, bands], Role::Frozen, Init::Zeros);
-    (Arc::new(layout.finish()), How::Table(table))
+    (Arc::new(layout.finish()), MelSource::Table(table))
 }
 
 /// Mels computed from waveforms, divided by `stats`.
-pub(in crate::stages) fn of_sound(of: FrontEnd, stats: &[f32]) -> (Arc<Layout>, How) {
-    let how = How::Mels { mel: front_end(of), stats: stats.to_vec() };
-    (Arc::new(LayoutBuilder::new().finish()), how)
+pub(in crate::stages) fn waveform_source(of: FrontEnd, stats: &[f32]) -> (Arc<Layout>, MelSource) {
+    let mel_source = MelSource::Mels { mel: front_end(of), stats: stats.to_vec() };
+    (Arc::new(LayoutBuilder::new().finish()), mel_source)
 }
 
-impl How {
+impl MelSource {
     /// The program for batches of `rows` rows.
     fn spec(&self, layout: &Arc<Layout>, rows: usize, (frames, bands): (usize, usize)) -> ProgramSpec {
         let mut tape = Tape::new(layout.clone(), Precision::F32);
-        let places = tape.input([rows, frames], DType::I32);
+        let mel_indices = tape.input([rows, frames], DType::I32);
         let hops = frames + AUDIO_OVERLAP as usize;
-        let sound = match self {
-            How::Table(_) => None,
-            How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
+        let waveforms = match self {
+            MelSource::Table(_) => None,
+            MelSource::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
         };
         let (image, mut constants) = (InputLayout::new(&tape), Vec::new());
         let table = match self {
-            How::Table(table) => tape.parameter(*table),
-            How::Mels { mel, stats } => {
+            MelSource::Table(table) => tape.parameter(*table),
+            MelSource::Mels { mel, stats } => {
                 let Stft { length, hop, .. } = mel.stft;
-                let wave = sound.expect("built above for waveforms");
+                let wave = waveforms.expect("built above for waveforms");
                 let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
                 let filters = tape.input([mel.channels, mel.stft.bins()], DType::F32);
                 let scales = tape.input([mel.channels, mel.channels], DType::F32);
@@ -135,23 +135,23 @@ impl How {
                 tape.reshape(mels, [(rows + 1) * frames, bands])
             }
         };
-        let made = tape.embedding(table, places);
+        let made = tape.embedding(table, mel_indices);
         tape.keep(made);
-        ProgramSpec { tape, image, places, sound, made, constants }
+        ProgramSpec { tape, image, mel_indices, waveforms, made, constants }
     }
 }
 
 /// Bytes that an engine would need on a device, for batches of these numbers of rows.
 pub(in crate::stages) fn forecast(
     device: Device,
-    (layout, how): (Arc<Layout>, How),
+    (layout, mel_source): (Arc<Layout>, MelSource),
     (frames, bands): (usize, usize),
     rows: &BTreeSet<usize>,
 ) -> usize {
     let forecast = Forecast::new(device, &layout, Precision::F32, &EngineOptions::default());
     let (mut inputs, mut scratch, mut slot) = (0, 0, 0);
     for &rows in rows {
-        let spec = how.spec(&layout, rows, (frames, bands));
+        let spec = mel_source.spec(&layout, rows, (frames, bands));
         let plan = forecast.plan_of(&spec.tape);
         inputs += plan.input_bytes;
         scratch = scratch.max(plan.scratch_bytes);
@@ -192,42 +192,47 @@ impl ConditioningEngine {
         for frame in mels.chunks_exact_mut(bands) {
             frame.iter_mut().zip(stats).for_each(|(x, s)| *x /= s);
         }
-        let (layout, how) = table(all + 1, bands);
+        let (layout, mel_source) = table(all + 1, bands);
         let mut engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
-        if let How::Table(table) = how {
+        if let MelSource::Table(table) = mel_source {
             engine.write_parameter(table, &mels)?;
         }
-        let own = ConditioningEngine::on(engine, how, frames, bands)?;
+        let own = ConditioningEngine::with_engine(engine, mel_source, frames, bands)?;
         Ok((own, RowIndices::new(source, at, found, all as i32)))
     }
 
     /// Computes mels from waveforms on a device.
-    pub fn of_sound(
+    pub fn from_waveforms(
         device: Device,
         of: FrontEnd,
         frames: usize,
         stats: &[f32],
     ) -> Result<ConditioningEngine, TrainError> {
-        let (layout, how) = of_sound(of, stats);
+        let (layout, mel_source) = waveform_source(of, stats);
         let engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
-        ConditioningEngine::on(engine, how, frames, stats.len())
+        ConditioningEngine::with_engine(engine, mel_source, frames, stats.len())
     }
 
-    fn on(engine: Engine, how: How, frames: usize, bands: usize) -> Result<ConditioningEngine, TrainError> {
+    fn with_engine(
+        engine: Engine,
+        mel_source: MelSource,
+        frames: usize,
+        bands: usize,
+    ) -> Result<ConditioningEngine, TrainError> {
         let uploader = engine.uploader(Upload::Ahead)?;
         let (programs, slots) = (HashMap::new(), VecDeque::new());
-        Ok(ConditioningEngine { engine, how, frames, bands, programs, uploader, slots })
+        Ok(ConditioningEngine { engine, mel_source, frames, bands, programs, uploader, slots })
     }
 
     fn ready(&mut self, rows: usize) -> Result<&mut Ready, TrainError> {
         if !self.programs.contains_key(&rows) {
-            let ProgramSpec { tape, image, places, sound, made, constants } =
-                self.how.spec(self.engine.layout(), rows, (self.frames, self.bands));
+            let ProgramSpec { tape, image, mel_indices, waveforms, made, constants } =
+                self.mel_source.spec(self.engine.layout(), rows, (self.frames, self.bands));
             let program = self.engine.load(tape)?;
             for (value, data) in constants {
                 self.engine.write(&program, value, &data)?;
             }
-            self.programs.insert(rows, Ready { program, image, places, sound, made });
+            self.programs.insert(rows, Ready { program, image, mel_indices, waveforms, made });
         }
         Ok(self.programs.get_mut(&rows).expect("made above"))
     }
@@ -242,30 +247,30 @@ impl ConditioningEngine {
     }
 
     /// A slot for the conditioning input of a batch of `rows` rows; `made` is the range of the result in the batch's inputs.
-    pub fn place(&mut self, rows: usize, made: Range<usize>) -> Result<ConditioningInput, TrainError> {
+    pub fn input(&mut self, rows: usize, made: Range<usize>) -> Result<ConditioningInput, TrainError> {
         let ready = self.ready(rows)?;
-        let (bytes, places) = (ready.image.bytes(), ready.image.range(ready.places));
-        let sound = ready.sound.map(|sound| ready.image.range(sound));
+        let (bytes, mel_indices) = (ready.image.bytes(), ready.image.range(ready.mel_indices));
+        let waveforms = ready.waveforms.map(|waveforms| ready.image.range(waveforms));
         let used = if self.slots.len() == SLOTS { self.slots.pop_front() } else { None };
-        let slot = match used.filter(|slot| slot.room() >= bytes) {
+        let slot = match used.filter(|slot| slot.capacity() >= bytes) {
             Some(slot) => slot,
             None => self.uploader.slot(bytes)?,
         };
-        Ok(ConditioningInput { slot, rows, places, sound, made })
+        Ok(ConditioningInput { slot, rows, mel_indices, waveforms, made })
     }
 
-    /// [`Self::place`] of a shared engine, as soon as the slot may be written; the wait is measured.
-    pub fn placed(
-        own: &Shared,
+    /// [`Self::input`] of a shared engine, as soon as the slot may be written; the wait is measured.
+    pub fn wait_for_input(
+        own: &SharedEngine,
         rows: usize,
         range: Range<usize>,
-        counted: &mut Made,
+        counted: &mut BatchCost,
     ) -> Result<ConditioningInput, TrainError> {
-        let mut given = own.lock().unwrap_or_else(PoisonError::into_inner).place(rows, range)?;
+        let mut input = own.lock().unwrap_or_else(PoisonError::into_inner).input(rows, range)?;
         let began = Instant::now();
-        given.slot.bytes()?;
+        input.slot.bytes()?;
         counted.blocked += began.elapsed();
-        Ok(given)
+        Ok(input)
     }
 
     /// Computes the conditioning of a batch, copies it into the batch's slot and then sends the rest.
@@ -274,28 +279,28 @@ impl ConditioningEngine {
         uploader: &Uploader,
         slot: &mut Slot,
         length: usize,
-        given: ConditioningInput,
+        input: ConditioningInput,
     ) -> Result<(), TrainError> {
-        self.ready(given.rows)?;
+        self.ready(input.rows)?;
         let ConditioningEngine { engine, programs, uploader: own, slots, .. } = self;
-        let ready = programs.get_mut(&given.rows).expect("made above");
-        let mut brought = given.slot;
-        own.send(&mut brought, ready.image.bytes())?;
-        engine.take(&ready.program, &mut brought)?;
-        slots.push_back(brought);
+        let ready = programs.get_mut(&input.rows).expect("made above");
+        let mut input_slot = input.slot;
+        own.send(&mut input_slot, ready.image.bytes())?;
+        engine.take(&ready.program, &mut input_slot)?;
+        slots.push_back(input_slot);
         // Not waited for: everything that follows is queued behind it on the same stream.
         engine.submit(&mut ready.program, &Control::default())?;
-        uploader.send_with(slot, length, given.made, (engine, &ready.program, ready.made))?;
+        uploader.send_with(slot, length, input.made, (engine, &ready.program, ready.made))?;
         Ok(())
     }
 
     /// The finisher of a feed: the device adds the conditioning.
-    pub fn finisher<B: BringsSound>(own: &Shared) -> Finisher<B> {
+    pub fn finisher<B: HasMelInput>(own: &SharedEngine) -> Finisher<B> {
         let own = Arc::clone(own);
         Box::new(move |uploader, slot, length, batch: &mut B| {
             let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-            match batch.take_given() {
-                Some(given) => own.finish(uploader, slot, length, given),
+            match batch.take_mel_input() {
+                Some(input) => own.finish(uploader, slot, length, input),
                 None => Ok(uploader.send(slot, length)?),
             }
         })

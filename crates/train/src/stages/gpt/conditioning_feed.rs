@@ -1,8 +1,8 @@
-//! The source of the conditioning of batches: as the settings request, where that is possible.
+//! The source of the conditioning of batches: as the settings request, if that is possible.
 
-use super::conditioning_engine::{ConditioningEngine, Shared, forecast, of_sound, table};
+use super::conditioning_engine::{ConditioningEngine, SharedEngine, forecast, table, waveform_source};
 use super::fill::GptBatch;
-use super::row_indices::PLACE;
+use super::row_indices::MEL_INDEX;
 use super::{GIB, GptSettings};
 use crate::error::TrainError;
 use crate::feed::Finisher;
@@ -21,14 +21,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Conditioning {
     /// The batch carries its mels.
     #[default]
-    Fed,
+    Batch,
     /// All mels are resident on the model's device, if they take no more than a share of its memory.
     Resident {
         /// Maximum share of the device's memory, 0 to 1.
         at_most: f64,
     },
     /// Waveforms are copied to a device, which computes the mels.
-    Sound {
+    Waveforms {
         /// The GPU, or the CPU that simulates it.
         device: Device,
         /// The records, with waveforms instead of conditioning mels.
@@ -39,9 +39,9 @@ pub enum Conditioning {
 impl std::fmt::Debug for Conditioning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Conditioning::Fed => f.write_str("Fed"),
+            Conditioning::Batch => f.write_str("Batch"),
             Conditioning::Resident { at_most } => write!(f, "Resident {{ at_most: {at_most} }}"),
-            Conditioning::Sound { device, .. } => write!(f, "Sound {{ device: {device} }}"),
+            Conditioning::Waveforms { device, .. } => write!(f, "Waveforms {{ device: {device} }}"),
         }
     }
 }
@@ -54,86 +54,91 @@ pub(crate) enum ConditioningKind {
         /// Index of the silent mel.
         silence: i32,
     },
-    Sound,
+    Waveforms,
 }
 
 impl ConditioningKind {
     pub fn column(self) -> (Column, u32) {
         match self {
             ConditioningKind::Mels => (CONDITIONING_MEL, 0),
-            ConditioningKind::RowIndices { .. } => (PLACE, 0),
-            ConditioningKind::Sound => (CONDITIONING_AUDIO, AUDIO_OVERLAP),
+            ConditioningKind::RowIndices { .. } => (MEL_INDEX, 0),
+            ConditioningKind::Waveforms => (CONDITIONING_AUDIO, AUDIO_OVERLAP),
         }
     }
 }
 
 /// The arrays of a batch.
-pub(super) fn parts(frames: u32, heard: ConditioningKind) -> Vec<Part> {
-    let (column, overlap) = heard.column();
-    // Padded alike by name, whatever the content: a run can resume with another source.
+pub(super) fn parts(frames: u32, kind: ConditioningKind) -> Vec<Part> {
+    let (column, overlap) = kind.column();
+    // The padding follows from the name and not from the content: a run can resume with another source.
     let mels = Part::companion(CONDITIONING_MEL, frames);
     vec![Part::whole(TOKENS), Part::whole(CODES), Part { column, overlap, ..mels }]
 }
 
 /// How conditioning gets to batches.
 pub(super) struct ConditioningFeed {
-    /// The engine that computes it; `None` where batches carry it.
-    pub maker: Option<Shared>,
+    /// The engine that computes it; `None` if batches carry it.
+    pub maker: Option<SharedEngine>,
     /// The records that batches are made from: the source, or the same with something else instead of conditioning mels.
-    pub fed: Arc<dyn RecordSource>,
+    pub records: Arc<dyn RecordSource>,
     /// What those records have instead of conditioning mels.
-    pub heard: ConditioningKind,
+    pub kind: ConditioningKind,
     /// A line for the user.
     pub description: Option<String>,
 }
 
 impl ConditioningFeed {
-    /// Sets up the feed as the settings request. Where that is not possible, batches carry their mels.
+    /// Sets up the feed as the settings request. If that is not possible, batches carry their mels.
     pub fn of(
         settings: &GptSettings,
         engine: &Engine,
         source: &Arc<WithCodes>,
         stats: &[f32],
     ) -> Result<ConditioningFeed, TrainError> {
-        let (fed, frames) = (source.clone() as Arc<dyn RecordSource>, settings.frames as usize);
+        let (records, frames) = (source.clone() as Arc<dyn RecordSource>, settings.frames as usize);
         let plain = |description: Option<String>| {
-            Ok(ConditioningFeed { maker: None, fed: fed.clone(), heard: ConditioningKind::Mels, description })
+            Ok(ConditioningFeed {
+                maker: None,
+                records: records.clone(),
+                kind: ConditioningKind::Mels,
+                description,
+            })
         };
         if settings.feeding.upload == Upload::WithStep && engine.cuda().is_some() {
-            let asked = !matches!(settings.conditioning, Conditioning::Fed);
+            let asked = !matches!(settings.conditioning, Conditioning::Batch);
             return plain(asked.then(|| "batches are copied between steps, and carry their mels".to_owned()));
         }
         match &settings.conditioning {
-            Conditioning::Fed => plain(None),
+            Conditioning::Batch => plain(None),
             Conditioning::Resident { .. } => {
                 let (device, memory) = match engine.cuda() {
                     Some(cuda) => (Device::Cuda(cuda.ordinal()), cuda.memory()?.1 as u64),
                     None => (Device::Cpu, u64::MAX),
                 };
-                let Some(mels) = resident_mels(settings, &*fed, stats.len(), memory) else {
+                let Some(mels) = resident_mels(settings, &*records, stats.len(), memory) else {
                     return plain(None);
                 };
-                let (own, places) = ConditioningEngine::resident(device, fed, frames, stats)?;
+                let (own, indices) = ConditioningEngine::resident(device, records, frames, stats)?;
                 let bytes = (4 * mels * stats.len()) as f64;
                 let description =
                     format!("{:.2} GiB of conditioning are resident on the device", bytes / GIB);
-                let heard = ConditioningKind::RowIndices { silence: places.silence };
+                let kind = ConditioningKind::RowIndices { silence: indices.silence };
                 Ok(ConditioningFeed {
                     maker: Some(Arc::new(Mutex::new(own))),
-                    fed: Arc::new(places),
-                    heard,
+                    records: Arc::new(indices),
+                    kind,
                     description: Some(description),
                 })
             }
-            Conditioning::Sound { device, waveforms } => {
-                match ConditioningEngine::of_sound(*device, FrontEnd::Conditioning, frames, stats) {
+            Conditioning::Waveforms { device, waveforms } => {
+                match ConditioningEngine::from_waveforms(*device, FrontEnd::Conditioning, frames, stats) {
                     Ok(own) => {
                         let waveforms = Arc::new(WithCodes::new(waveforms.clone(), source.all().to_vec()));
                         let description = format!("conditioning is computed on {device} from waveforms");
                         Ok(ConditioningFeed {
                             maker: Some(Arc::new(Mutex::new(own))),
-                            fed: waveforms,
-                            heard: ConditioningKind::Sound,
+                            records: waveforms,
+                            kind: ConditioningKind::Waveforms,
                             description: Some(description),
                         })
                     }
@@ -145,7 +150,7 @@ impl ConditioningFeed {
         }
     }
 
-    /// Bytes on the device that computes conditioning; 0 where batches carry it.
+    /// Bytes on the device that computes conditioning; 0 if batches carry it.
     pub fn held(&self) -> usize {
         self.maker.as_ref().map_or(0, |own| own.lock().unwrap_or_else(PoisonError::into_inner).held())
     }
@@ -156,7 +161,7 @@ impl ConditioningFeed {
     }
 }
 
-/// Number of mels that would be resident on a device with this memory, including the silent one; `None` where they should
+/// Number of mels that would be resident on a device with this memory, including the silent one; `None` if they should
 /// not be, or are too many.
 fn resident_mels(
     settings: &GptSettings,
@@ -186,16 +191,16 @@ pub(super) fn planned(
     if settings.feeding.upload == Upload::WithStep && device != Device::Cpu {
         return 0;
     }
-    let way = match &settings.conditioning {
-        Conditioning::Fed => return 0,
+    let source = match &settings.conditioning {
+        Conditioning::Batch => return 0,
         Conditioning::Resident { .. } => match resident_mels(settings, source, bands, memory) {
             Some(mels) => table(mels, bands),
             None => return 0,
         },
-        Conditioning::Sound { device: own, .. } if *own == device => {
-            of_sound(FrontEnd::Conditioning, &vec![1.0; bands])
+        Conditioning::Waveforms { device: own, .. } if *own == device => {
+            waveform_source(FrontEnd::Conditioning, &vec![1.0; bands])
         }
-        Conditioning::Sound { .. } => return 0,
+        Conditioning::Waveforms { .. } => return 0,
     };
-    forecast(device, way, (frames, bands), rows)
+    forecast(device, source, (frames, bands), rows)
 }

@@ -3,12 +3,12 @@
 
 use super::acoustic_targets::AcousticTargets;
 use super::augment::{Augmenter, whole_rows};
-use super::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
+use super::conditioning_engine::{ConditioningEngine, HasMelInput, SharedEngine};
 use super::conditioning_feed::ConditioningKind;
 use super::conditioning_input::ConditioningInput;
 use super::shuffled::{shift, shuffled};
 use crate::error::TrainError;
-use crate::feed::{Made, Maker, field, maker_of};
+use crate::feed::{BatchCost, Maker, field, maker_of};
 use crate::stages::clips;
 use crate::stages::prompts::prompts;
 use myxtts_data::batch::{BatchInfo, Plan as Batches, Rung};
@@ -30,15 +30,15 @@ pub(in crate::stages) struct GptBatch {
     pub records: Vec<u32>,
     /// Number of valid targets of text, codes and alignment head.
     pub targets: [f32; 3],
-    /// The input of its conditioning, where a device computes it.
-    pub(super) given: Option<ConditioningInput>,
-    /// Whether rows have each other's texts; false where that was not requested or is not possible.
+    /// The input of its conditioning, if a device computes it.
+    pub(super) mel_input: Option<ConditioningInput>,
+    /// Whether rows have each other's texts; false if that was not requested or is not possible.
     pub(super) is_shuffled: bool,
 }
 
-impl BringsSound for GptBatch {
-    fn take_given(&mut self) -> Option<ConditioningInput> {
-        self.given.take()
+impl HasMelInput for GptBatch {
+    fn take_mel_input(&mut self) -> Option<ConditioningInput> {
+        self.mel_input.take()
     }
 }
 
@@ -54,9 +54,9 @@ pub(in crate::stages) struct Filler {
     pub precision: Precision,
     /// What the records have instead of conditioning mels.
     pub(super) kind: ConditioningKind,
-    /// The engine that computes conditioning; `None` where batches carry it.
-    pub(super) engine: Option<Shared>,
-    /// Whether rows get the texts of other rows, where a batch has several.
+    /// The engine that computes conditioning; `None` if batches carry it.
+    pub(super) engine: Option<SharedEngine>,
+    /// Whether rows get the texts of other rows, if a batch has several.
     pub(super) shuffle_texts: bool,
     /// Whether there are targets of the alignment head.
     pub(super) aligned: bool,
@@ -95,7 +95,7 @@ impl Filler {
 
     /// The shape of the inputs of a batch.
     pub fn shape(&self, rows: u32, rung: Rung) -> GptShape {
-        let (text, mel) = self.masks.places(rung.tokens as usize, rung.frames as usize);
+        let (text, mel) = self.masks.positions(rung.tokens as usize, rung.frames as usize);
         GptShape { batch: rows as usize, frames: self.frames as usize, text, mel }
     }
 
@@ -131,7 +131,7 @@ impl Filler {
         bytes: &[u8],
         info: &BatchInfo,
         into: &mut [u8],
-        made: &mut Made,
+        made: &mut BatchCost,
     ) -> Result<(usize, GptBatch), TrainError> {
         let layout = &info.layout;
         let shape = self.shape(layout.rows(), layout.rung());
@@ -171,7 +171,7 @@ impl Filler {
         let mut aligned = 0.0;
         if let Some(spoken) = targets.spoken {
             let answers = match &augmented {
-                Some(augmented) => augmented.spoken(&self.sizes, &sequences),
+                Some(augmented) => augmented.alignment_targets(&self.sizes, &sequences),
                 None => vec![-1; sequences.mel_targets.len()],
             };
             aligned = counted(&answers);
@@ -188,9 +188,10 @@ impl Filler {
             };
             image.write_divided(into, value, &acoustic.of(segments, shape.mel)?, &self.stats);
         }
-        let mut given = None;
+        let mut mel_input = None;
         if let Condition::Mels { mels: input, lengths } = inputs.condition {
-            let (name, heard) = ("companion_conditioning_mel", ints("companion_conditioning_mel_rows"));
+            let (name, valid_frames) =
+                ("companion_conditioning_mel", ints("companion_conditioning_mel_rows"));
             let held = field(bytes, info, name);
             match self.kind {
                 ConditioningKind::Mels => {
@@ -198,23 +199,25 @@ impl Filler {
                     if lengths.is_some() {
                         let window = &mut into[image.range(input)];
                         let frame = window.len() / (shape.batch * shape.frames);
-                        repeat_frames(window, frame, heard);
+                        repeat_frames(window, frame, valid_frames);
                     }
                 }
                 kind => {
-                    let mut own = self.place(shape.batch, image.range(input), made)?;
+                    let mut own = self.conditioning_input(shape.batch, image.range(input), made)?;
                     match kind {
-                        ConditioningKind::RowIndices { silence } => own.write_places(ints(name), silence)?,
-                        _ => own.write_sound(held, heard)?,
+                        ConditioningKind::RowIndices { silence } => {
+                            own.write_mel_indices(ints(name), silence)?
+                        }
+                        _ => own.write_waveforms(held, valid_frames)?,
                     }
                     if lengths.is_some() {
-                        own.repeat(heard)?;
+                        own.repeat(valid_frames)?;
                     }
-                    given = Some(own);
+                    mel_input = Some(own);
                 }
             }
             if let Some(lengths) = lengths {
-                let (frames, with_latents) = frame_lengths(&self.sizes, heard);
+                let (frames, with_latents) = frame_lengths(&self.sizes, valid_frames);
                 image.write_i32(into, lengths.frames, &frames);
                 image.write_i32(into, lengths.with_latents, &with_latents);
             }
@@ -231,20 +234,20 @@ impl Filler {
         let records = clips(&[ints("record"), ints("companion")]);
         let targets = [counted(&sequences.text_targets), counted(&sequences.mel_targets), aligned];
         let (rows, is_shuffled) = (u64::from(info.rows_valid), moved.is_some());
-        Ok((image.bytes(), GptBatch { shape, rows, records, targets, given, is_shuffled }))
+        Ok((image.bytes(), GptBatch { shape, rows, records, targets, mel_input, is_shuffled }))
     }
 
     /// The slot for the conditioning input of a batch, as soon as it may be written.
-    fn place(
+    fn conditioning_input(
         &self,
         rows: usize,
         range: Range<usize>,
-        made: &mut Made,
+        made: &mut BatchCost,
     ) -> Result<ConditioningInput, TrainError> {
         let Some(engine) = &self.engine else {
             return Err(TrainError::Feed("no device computes the conditioning of these batches".into()));
         };
-        ConditioningEngine::placed(engine, rows, range, made)
+        ConditioningEngine::wait_for_input(engine, rows, range, made)
     }
 
     /// Makes the batches of a plan in their order, from batch `first` on.

@@ -42,7 +42,7 @@ impl Regularization {
         self.alignments.as_ref().filter(|_| self.diagonal)?.rate()
     }
 
-    /// One line for the stage's description; `None` where everything is off.
+    /// One line for the stage's description; `None` if everything is off.
     pub(super) fn described(&self) -> Option<String> {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let mut parts = Vec::new();

@@ -5,7 +5,7 @@ use myxtts_data::record::{CONDITIONING_MEL, Column, Dtype, Overlay, RecordError,
 use std::sync::Arc;
 
 /// The index of a mel, in place of the mel.
-pub(super) const PLACE: Column = Column { name: CONDITIONING_MEL.name, dtype: Dtype::I32, width: 1 };
+pub(super) const MEL_INDEX: Column = Column { name: CONDITIONING_MEL.name, dtype: Dtype::I32, width: 1 };
 
 /// Records with row indices.
 pub(super) struct RowIndices {
@@ -26,7 +26,7 @@ impl RowIndices {
         silence: i32,
     ) -> RowIndices {
         let mut columns = base.columns().to_vec();
-        columns[at] = PLACE;
+        columns[at] = MEL_INDEX;
         RowIndices { base, columns, at, found, silence }
     }
 }
@@ -53,8 +53,8 @@ impl Overlay for RowIndices {
             (_, Err(problem)) => return Err(RecordError::Bad(problem.clone())),
         };
         let rows = rows.saturating_sub(first_row).min((out.len() / 4) as u32);
-        for (to, place) in out.as_chunks_mut::<4>().0.iter_mut().zip(first..first + rows as i32) {
-            *to = place.to_le_bytes();
+        for (to, index) in out.as_chunks_mut::<4>().0.iter_mut().zip(first..first + rows as i32) {
+            *to = index.to_le_bytes();
         }
         Ok(rows)
     }

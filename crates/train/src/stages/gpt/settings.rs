@@ -1,7 +1,7 @@
 //! The settings of the GPT stage.
 
 use super::{Conditioning, Regularization};
-use crate::feed::Feeding;
+use crate::feed::FeedSettings;
 use crate::stages::ClipOrder;
 use myxtts_data::batch::Rows as BatchRows;
 use myxtts_model::{GptSizes, Masks};
@@ -28,7 +28,7 @@ pub struct GptSettings {
     /// Whether steps are captured as graphs or launched kernel by kernel.
     pub mode: Mode,
     /// How batches get to the device.
-    pub feeding: Feeding,
+    pub feeding: FeedSettings,
     /// The source of their conditioning.
     pub conditioning: Conditioning,
     /// Minimum time between the start of the feed and of the model, which also waits until the feed is full; `None` starts

@@ -1,7 +1,7 @@
 //! Texts exchanged between the rows of a batch: the increase of the loss measures how much the model uses the text.
 
 /// Number of rows by which texts move down, so that valid rows get the text of another row: the smallest shift that leaves
-/// the fewest rows with their own text. `None` with a single row, or where that would be most of them.
+/// the fewest rows with their own text. `None` with a single row, or if that would be most of them.
 pub(super) fn shift(tokens: &[i32], lengths: &[i32], valid: usize) -> Option<usize> {
     let width = tokens.len() / lengths.len().max(1);
     let text = |row: usize| {

@@ -56,7 +56,7 @@ pub(super) fn options(settings: &GptSettings, recipe: &Recipe) -> EngineOptions 
 pub(crate) fn batches(
     settings: &GptSettings,
     source: &dyn RecordSource,
-    (fed, heard): (&dyn RecordSource, ConditioningKind),
+    (records, kind): (&dyn RecordSource, ConditioningKind),
     RecordSplit { train, validation }: RecordSplit<'_>,
 ) -> Result<(Batches, Option<Batches>), TrainError> {
     let batches = Settings {
@@ -74,8 +74,8 @@ pub(crate) fn batches(
         parts: parts(settings.frames, ConditioningKind::Mels),
         ..Settings::default()
     };
-    let own = Settings { parts: parts(settings.frames, heard), ..batches.clone() };
-    let plan = Batches::new(fed, train.iter().copied(), own)?;
+    let own = Settings { parts: parts(settings.frames, kind), ..batches.clone() };
+    let plan = Batches::new(records, train.iter().copied(), own)?;
     if validation.is_empty() {
         return Ok((plan, None));
     }
@@ -169,7 +169,7 @@ impl StepBuilder<'_> {
             let own: Vec<Value> = (0..kinds).map(|_| tape.input([1], DType::F32)).collect();
             losses.text = tape.multiply(losses.text, own[0]);
             losses.mel = tape.multiply(losses.mel, own[1]);
-            // A slice may have no such target, where a row lost its text or a clip could not be aligned.
+            // A slice may have no such target, if a row lost its text or a clip could not be aligned.
             losses.alignment = losses.alignment.map(|(loss, correct)| (tape.multiply(loss, own[2]), correct));
             // All slices have the same number of positions.
             let part = 1.0 / self.slice.world() as f32;
@@ -205,7 +205,7 @@ pub struct GptForecast<'a> {
     filler: Filler,
     forecast: Forecast,
     device: Device,
-    /// All memory of the device; unlimited where it is not known.
+    /// All memory of the device; unlimited if it is not known.
     memory: u64,
     source: &'a dyn RecordSource,
     split: RecordSplit<'a>,
@@ -256,7 +256,7 @@ impl<'a> GptForecast<'a> {
         settings.feeding.depth = None;
         let (batches, held_out) =
             batches(&settings, self.source, (self.source, ConditioningKind::Mels), self.split)?;
-        let sketch = StepBuilder {
+        let builder = StepBuilder {
             settings: &settings,
             slice: &self.slice,
             recipe: &self.recipe,
@@ -270,7 +270,7 @@ impl<'a> GptForecast<'a> {
         let device = (self.device, self.memory);
         let held = self.forecast.memory().total()
             + super::conditioning_feed::planned(&settings, self.source, device, &rows);
-        Ok(sketch.need(held, false, &|tape| self.forecast.plan_of(tape))?.0 as u64)
+        Ok(builder.need(held, false, &|tape| self.forecast.plan_of(tape))?.0 as u64)
     }
 
     /// Bytes of one batch that waits on a device.
@@ -293,7 +293,7 @@ impl<'a> GptForecast<'a> {
     }
 }
 
-/// The shapes of training, and a larger one where a validation record needs it.
+/// The shapes of training, and a larger one if a validation record needs it.
 fn ladder(plan: &Batches, source: &dyn RecordSource, records: &[u32]) -> Ladder {
     let mut rungs = plan.ladder().rungs().to_vec();
     let (tokens, codes) = (crate::overlay::position(source, TOKENS), crate::overlay::position(source, CODES));

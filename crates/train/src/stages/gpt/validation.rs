@@ -28,10 +28,10 @@ struct Pass {
 }
 
 impl GptStage {
-    /// Measures the validation batches; `None` where there are none.
+    /// Measures the validation batches; `None` if there are none.
     pub(super) fn measure_validation(&mut self) -> Result<Option<Validation>, TrainError> {
         let Some(batches) = self.held_out.clone() else { return Ok(None) };
-        let right = self.measured(&batches, false)?;
+        let right = self.run_batches(&batches, false)?;
         let sum = |passes: &[Pass], of: fn(&Pass) -> f64| passes.iter().map(of).sum::<f64>();
         let counted = sum(&right, |pass| pass.count);
         if counted == 0.0 {
@@ -45,7 +45,7 @@ impl GptStage {
             numbers.push(("acoustic", sum(&right, |pass| pass.acoustic * pass.count) / counted));
         }
         // The same batches with exchanged texts; batches where that is not possible are left out of the difference.
-        let wrong = self.measured(&batches, true)?;
+        let wrong = self.run_batches(&batches, true)?;
         let pairs = || right.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_shuffled);
         let compared: f64 = pairs().map(|(right, _)| right.count).sum();
         if compared > 0.0 {
@@ -56,7 +56,7 @@ impl GptStage {
     }
 
     /// Passes validation batches through the network, each row with its own text or with another row's.
-    fn measured(&mut self, batches: &Arc<Batches>, shuffle_texts: bool) -> Result<Vec<Pass>, TrainError> {
+    fn run_batches(&mut self, batches: &Arc<Batches>, shuffle_texts: bool) -> Result<Vec<Pass>, TrainError> {
         let count = batches.batches_per_epoch();
         let budget = self.settings.feeding.failures;
         let options = LoaderOptions { until: Some(count), budget, ..LoaderOptions::default() };

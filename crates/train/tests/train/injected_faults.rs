@@ -1,6 +1,6 @@
 //! Faults in the real pipeline: a stage on the CPU whose batches are delayed on purpose.
 
-use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
+use crate::synthetic::{CODES, COUNT, VOCABULARY, Voices, codes};
 use myxtts_data::batch::Rows;
 use myxtts_model::{GptSizes, Masks};
 use myxtts_run::config::{HostResources, Sources};
@@ -10,7 +10,7 @@ use myxtts_train::diagnose::trace::Batch;
 use myxtts_train::diagnose::{
     BatchSetup, Cause, Fault, FaultKind, NoMachineSampler, Trace, TraceSettings, collect, diagnose,
 };
-use myxtts_train::feed::Feeding;
+use myxtts_train::feed::FeedSettings;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::RecordSplit;
@@ -21,21 +21,21 @@ use std::sync::Arc;
 
 const ROWS: usize = 4;
 
-fn trace_of(plant: FaultKind) -> Trace {
+fn trace_of(kind: FaultKind) -> Trace {
     // Other programs on the test machine must not affect the diagnosis.
-    Trace { cpu: None, ..measured(plant, 7, 12) }
+    Trace { cpu: None, ..measured(kind, 7, 12) }
 }
 
 /// With all measurements.
-fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
-    let fault = Fault::new(plant);
+fn measured(kind: FaultKind, seed: u64, batches: u64) -> Trace {
+    let fault = Fault::new(kind);
     let plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
     let recipe = plan.recipe(StageKind::Gpt, false);
     let mut sizes = GptSizes::of(1, 32, 2, VOCABULARY, CODES);
     (sizes.conditioning.blocks, sizes.perceiver.latents, sizes.perceiver.depth) = (1, 4, 1);
     (sizes.max_text, sizes.max_audio) = (40, 40);
     (sizes.start_text, sizes.stop_text) = (1, 2);
-    let feeding = fault.feeding(Feeding { workers: 2, ..Feeding::default() });
+    let feeding = fault.feeding(FeedSettings { workers: 2, ..FeedSettings::default() });
     let settings = GptSettings {
         sizes,
         rows: Rows::Fixed(ROWS as u32),
@@ -77,7 +77,7 @@ fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
     let healthy = run(&mut *stage, 6);
     let step = healthy.batches.iter().map(|batch| batch.period).sum::<f64>() / 6.0;
     // So slow that other load of this machine is small in comparison.
-    fault.arm_by(step.max(0.004), ROWS);
+    fault.arm_with(step.max(0.004), ROWS);
     let hog = fault.hog().unwrap();
     let trace = run(&mut *stage, batches);
     drop(hog);
@@ -85,17 +85,17 @@ fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
 }
 
 /// Tried a few times: other load of this machine may be named instead.
-fn is_named(plant: FaultKind) -> Trace {
+fn is_named(kind: FaultKind) -> Trace {
     let mut named = Vec::new();
     for _ in 0..4 {
-        let trace = trace_of(plant);
+        let trace = trace_of(kind);
         let findings = diagnose(&trace).findings;
-        if findings.iter().any(|finding| finding.cause == plant.cause()) {
+        if findings.iter().any(|finding| finding.cause == kind.cause()) {
             return trace;
         }
         named.push(findings);
     }
-    panic!("{plant:?} was never named: {named:#?}")
+    panic!("{kind:?} was never named: {named:#?}")
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn without_a_gpu_nothing_is_copied_or_reported_as_copied() {
 }
 
 #[test]
-fn a_lock_between_copies_and_steps_is_named_by_what_the_feed_measures() {
+fn a_lock_between_copies_and_steps_shows_in_the_measurements_of_the_feed() {
     let trace = is_named(FaultKind::UploadLock);
     // At least two fifths of a step of 4 ms.
     assert!(trace.batches.iter().all(|batch| batch.upload >= 0.0016), "{:?}", trace.batches);
@@ -123,7 +123,7 @@ fn a_lock_between_copies_and_steps_is_named_by_what_the_feed_measures() {
 }
 
 #[test]
-fn a_stall_of_the_feed_is_in_the_time_that_the_feed_measures() {
+fn a_stall_of_the_feed_shows_in_its_measurements() {
     let trace = trace_of(FaultKind::PeriodicStall);
     // At least ten steps of 4 ms, for one batch in six.
     let late = trace.batches.iter().filter(|batch| batch.fill >= 0.040).count();
@@ -148,17 +148,17 @@ fn many_lengths_are_many_shapes() {
 
 /// On this machine as it is: other programs that use it are named as well.
 #[test]
-#[ignore = "a measurement, not a promise: cargo test -p myxtts-train --test train -- --ignored every_plant --nocapture"]
-fn how_often_every_plant_is_named_on_this_cpu() {
+#[ignore = "a measurement without assertions: cargo test -p myxtts-train --test train -- --ignored every_fault --nocapture"]
+fn how_often_every_fault_is_named_on_this_cpu() {
     let from: u64 = std::env::var("FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(100);
     for seed in from..from + 5 {
-        for plant in FaultKind::ALL {
-            let trace = measured(plant, seed, 48);
+        for kind in FaultKind::ALL {
+            let trace = measured(kind, seed, 48);
             let found = diagnose(&trace);
             let all: Vec<Cause> = found.findings.iter().map(|finding| finding.cause).collect();
             let row = serde_json::json!({
-                "planted": plant, "seed": seed, "first": found.cause() == plant.cause(),
-                "named": all.contains(&plant.cause()), "findings": found.findings, "busy": found.busy,
+                "planted": kind, "seed": seed, "first": found.cause() == kind.cause(),
+                "named": all.contains(&kind.cause()), "findings": found.findings, "busy": found.busy,
                 "waiting": found.waiting, "left_out": found.left_out, "processor": trace.cpu,
                 "setup": trace.setup,
             });

@@ -1,6 +1,6 @@
 //! How a feed is set up: threads, slots, and when batches are copied.
 
-use super::{Feed, Finisher, Maker, Making, Meter, Way};
+use super::{BatchMaker, Feed, Finisher, Maker, Meter, Mode};
 use crate::error::TrainError;
 use crate::fault::Fault;
 use myxtts_data::loader::{FailureBudget, Options};
@@ -8,7 +8,7 @@ use myxtts_tensor::Engine;
 use myxtts_tensor::engine::Upload;
 
 /// Maximum bytes of batches that wait on a device: a small share of its memory.
-const WAITING: usize = 1 << 30;
+const MAX_WAITING_BYTES: usize = 1 << 30;
 
 /// The default of `data.prefetch_buffer_size`.
 const DEFAULT_SLOTS: usize = 12;
@@ -17,28 +17,28 @@ const DEFAULT_SLOTS: usize = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Initial number of slots.
-    pub least: usize,
+    pub min: usize,
     /// Maximum number of slots.
-    pub most: usize,
+    pub max: usize,
     /// Maximum bytes of all slots.
     pub bytes: usize,
 }
 
 impl Depth {
-    /// At most `most` slots, and a few of them initially.
-    pub fn of(most: usize) -> Depth {
-        Depth { least: most.min(4), most: most.max(2), bytes: WAITING }
+    /// At most `max` slots, and a few of them initially.
+    pub fn of(max: usize) -> Depth {
+        Depth { min: max.min(4), max: max.max(2), bytes: MAX_WAITING_BYTES }
     }
 
     /// Maximum number of slots of `bytes` bytes each, at least 2: one is in use while another is filled.
     pub fn slots(&self, bytes: usize) -> usize {
-        self.most.min(self.bytes / bytes.max(1)).max(2)
+        self.max.min(self.bytes / bytes.max(1)).max(2)
     }
 }
 
 /// How batches get to the device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Feeding {
+pub struct FeedSettings {
     /// Number of threads that read records.
     pub workers: usize,
     /// When batches are copied to the device.
@@ -51,27 +51,27 @@ pub struct Feeding {
     /// Number of bad records that are tolerated.
     pub failures: FailureBudget,
     /// A fault injected by `diagnose`; `None` in training.
-    pub planted: Option<&'static Fault>,
+    pub fault: Option<&'static Fault>,
 }
 
-impl Default for Feeding {
+impl Default for FeedSettings {
     fn default() -> Self {
-        Feeding {
+        FeedSettings {
             workers: 1,
             upload: Upload::Ahead,
             depth: Some(Depth::of(DEFAULT_SLOTS)),
             under_way: 0,
             failures: FailureBudget::default(),
-            planted: None,
+            fault: None,
         }
     }
 }
 
-impl Feeding {
-    /// Loader options. Where batches are made on request, loader threads must not work ahead either.
+impl FeedSettings {
+    /// Loader options. If batches are made on request, loader threads must not work ahead either.
     pub fn loading(&self) -> Options {
         let workers = self.workers.max(1);
-        let depth = self.depth.map_or(0, |depth| self.under_way.saturating_sub(depth.most).max(2 * workers));
+        let depth = self.depth.map_or(0, |depth| self.under_way.saturating_sub(depth.max).max(2 * workers));
         Options { workers, depth, budget: self.failures, ..Options::default() }
     }
 
@@ -97,14 +97,14 @@ impl Feeding {
         maker: Maker<T>,
         finisher: Option<Finisher<T>>,
     ) -> Result<Feed<T>, TrainError> {
-        let planted = self.planted.map(|fault| fault.feed_fault(engine));
-        let (uploader, making) = (engine.uploader(self.upload)?, Making { maker, finisher, planted });
+        let fault = self.fault.map(|fault| fault.feed_fault(engine));
+        let (uploader, batch_maker) = (engine.uploader(self.upload)?, BatchMaker { maker, finisher, fault });
         match self.depth {
-            Some(depth) => Feed::ahead(name, uploader, slot_bytes, depth, first, making),
+            Some(depth) => Feed::ahead(name, uploader, slot_bytes, depth, first, batch_maker),
             None => {
                 let slot = Some(uploader.slot(slot_bytes)?);
-                let way = Way::Blocking { making, uploader, slot };
-                Ok(Feed { way, next: first, meter: Meter::new() })
+                let mode = Mode::Blocking { batch_maker, uploader, slot };
+                Ok(Feed { mode, next: first, meter: Meter::new() })
             }
         }
     }
