@@ -8,7 +8,7 @@ use myxtts_run::exit::Exit;
 use myxtts_tensor::Device;
 use myxtts_train::briefing;
 use myxtts_train::ranks::discovery::{RankFlags, discover};
-use myxtts_train::ranks::health::{EXPLAINED, GRACE};
+use myxtts_train::ranks::health::{EXPLAIN_TIMEOUT, GRACE};
 use myxtts_train::ranks::{Options, RankError, Ranks, Token};
 use myxtts_train::{RunError, TrainError};
 
@@ -104,7 +104,7 @@ pub fn finish(ranks: &Ranks, outcome: anyhow::Result<Exit>) -> anyhow::Result<Ex
 fn failed(ranks: &Ranks, error: anyhow::Error) -> anyhow::Error {
     // NCCL may report that a rank is gone before its heartbeat does.
     let limit = match exit_of(&error) {
-        Exit::Internal | Exit::Retry => EXPLAINED,
+        Exit::Internal | Exit::Retry => EXPLAIN_TIMEOUT,
         _ => Duration::ZERO,
     };
     if let Some(cause) = ranks.health().cause_within(limit) {

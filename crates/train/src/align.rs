@@ -61,11 +61,6 @@ impl Alignments {
         self.of.get(&record)
     }
 
-    #[cfg(test)]
-    pub(crate) fn known(aligned: impl IntoIterator<Item = (u32, Aligned)>) -> Alignments {
-        Alignments { of: aligned.into_iter().map(|(record, aligned)| (record, Arc::new(aligned))).collect() }
-    }
-
     /// Mean number of tokens spoken per code; `None` without records.
     pub fn rate(&self) -> Option<f64> {
         let (mut tokens, mut codes) = (0usize, 0usize);
@@ -90,9 +85,14 @@ impl Alignments {
         let mut records = records.to_vec();
         records.sort_unstable();
         let clips = read(source, &records, tokenizer, codes_of, bad)?;
-        let aligned = align(clips, stop)?;
-        let of = aligned.into_iter().map(|(record, aligned)| (record, Arc::new(aligned))).collect();
-        Ok(Alignments { of })
+        Ok(align(clips, stop)?.into_iter().collect())
+    }
+}
+
+/// Alignments by record.
+impl FromIterator<(u32, Aligned)> for Alignments {
+    fn from_iter<I: IntoIterator<Item = (u32, Aligned)>>(aligned: I) -> Alignments {
+        Alignments { of: aligned.into_iter().map(|(record, aligned)| (record, Arc::new(aligned))).collect() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A rank other than 0: builds its part of every stage and executes the orders of rank 0 until the run ends.
 
 use crate::error::TrainError;
+use crate::mirrored::copy_arenas;
 use crate::model::Model;
 use crate::rank_error::RankError;
 use crate::ranks::Ranks;
@@ -87,7 +88,7 @@ fn serve(
                 Answer::Done
             }
             Order::Restore { steps } => {
-                join::copy_arenas(stage.engine_mut())?;
+                copy_arenas(stage.engine_mut())?;
                 stage.engine_mut().set_state(myxtts_tensor::engine::EngineState { steps })?;
                 stage.restored()?;
                 Answer::Done

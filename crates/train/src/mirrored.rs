@@ -124,7 +124,10 @@ impl Mirrored {
         all_of(made)?;
         let first = first.ok_or_else(|| TrainError::Internal("a stage without replicas".into()))?;
         let devices = machines.iter().map(|machine| machine.device).collect();
-        Ok(Mirrored { others, first, link, devices, idle: 0, queued: VecDeque::new() })
+        let mut mirrored = Mirrored { others, first, link, devices, idle: 0, queued: VecDeque::new() };
+        // Initial weights that were computed on a device, such as a codebook, may differ in their last bits.
+        mirrored.everywhere(|_, stage| copy_arenas(stage.engine_mut()))?;
+        Ok(mirrored)
     }
 
     /// Sets the number of devices left out because a batch cannot be split evenly over more.
@@ -169,6 +172,18 @@ impl Mirrored {
         answers.iter().for_each(|(rank, result)| made[rank] = Some(result));
         all_of(made)
     }
+}
+
+const ARENAS: [Arena; 4] = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average];
+
+/// Copies all arenas of the first replica to the others; every replica calls it.
+pub(crate) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
+    for arena in ARENAS {
+        if engine.holds(arena) {
+            engine.broadcast_arena(arena)?;
+        }
+    }
+    Ok(())
 }
 
 /// One communicator per GPU; none for CPUs, which sum in memory.

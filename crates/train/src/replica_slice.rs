@@ -105,6 +105,14 @@ impl ReplicaSlice {
         }
     }
 
+    /// Replaces numbers by those of the first replica, on the host.
+    pub fn from_first(&self, values: &mut [f32]) -> Result<(), TrainError> {
+        if let Some(group) = &self.group {
+            group.broadcast(values, 0).map_err(myxtts_tensor::Error::from)?;
+        }
+        Ok(())
+    }
+
     /// Sums numbers over the replicas, on the host. The result is the same on every replica.
     pub fn totals<const N: usize>(&self, mut own: [f32; N]) -> Result<[f32; N], TrainError> {
         if let Some(group) = &self.group {

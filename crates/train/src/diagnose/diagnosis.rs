@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Nothing: steps follow each other.
+    /// Nothing: waits for batches, and pauses between steps, each take less than a twentieth of the time.
     Healthy,
     /// Records are read slowly.
     Disk,

@@ -6,15 +6,17 @@
 
 use super::diagnosis::{Cause, Device, Diagnosis, Finding, Oscillation};
 use super::facts::Facts;
+use super::period::Period;
 use super::trace::{GpuSample, Setup, Trace};
-use crate::statistics::{Spread, mean, median};
+use crate::statistics::{Spread, mean, median, variation};
+use std::fmt::Write;
 
-/// Share of the step time: with longer waits for batches, the loop is starved.
-const STARVED_SHARE: f64 = 0.20;
 /// Share of the step time: longer copies are checked if the loop waits at all.
 const SLOW_COPY_SHARE: f64 = 0.15;
 /// Share of all time: smaller losses are not reported.
 pub(super) const MIN_LOSS_SHARE: f64 = 0.05;
+/// Standard deviation over mean above which pauses between steps are single events, not a cost of every step.
+const UNEVEN_VARIATION: f64 = 1.0;
 /// Standard deviation over mean above which times oscillate.
 const STEADY_VARIATION: f64 = 0.30;
 /// Ratio to the step alone above which a step is slowed.
@@ -52,6 +54,7 @@ pub fn diagnose(trace: &Trace) -> Diagnosis {
     // External causes also make steps slow and uneven: they are reported once.
     if !disturbed {
         findings.extend(facts.steps());
+        findings.extend(facts.pauses());
     }
     findings.sort_by(|a, b| b.gain.unwrap_or(f64::MAX).total_cmp(&a.gain.unwrap_or(f64::MAX)));
     if findings.is_empty() {
@@ -305,10 +308,7 @@ impl Facts<'_> {
                 format!("data.prefetch_buffer_size={wanted}"),
             );
         }
-        (waiting >= STARVED_SHARE)
-            .then(|| self.supply(load, feed))
-            .flatten()
-            .and_then(|(c, e, r)| finding(c, e, r))
+        self.supply(load, feed).and_then(|(cause, evidence, fix)| finding(cause, evidence, fix))
     }
 
     /// Batches are made too slowly: finds where their time goes.
@@ -392,18 +392,6 @@ impl Facts<'_> {
                 gain: Some(ratio - 1.0),
             });
         }
-        let gaps = (self.idle - self.starving).max(0.0);
-        if gaps > STARVED_SHARE * self.total {
-            return Some(Finding {
-                cause: Cause::SlowStep,
-                evidence: format!(
-                    "between steps the device is idle for {} of the time, though batches are ready: the program cannot queue steps as fast as they run",
-                    percent(gaps / self.total)
-                ),
-                recommendation: "training.enable_graph_mode=true and training.enable_eager_debug=false; a larger data.batch_size means fewer launches".into(),
-                gain: self.gain(gaps),
-            });
-        }
         (variation > STEADY_VARIATION).then(|| {
             let extra: f64 = self.steady.iter().map(|batch| (batch.step - self.usual(batch)).max(0.0)).sum();
             Finding {
@@ -418,15 +406,64 @@ impl Facts<'_> {
         })
     }
 
+    /// The device is idle between steps although batches are ready.
+    fn pauses(&self) -> Option<Finding> {
+        let pauses = (self.idle - self.starving).max(0.0);
+        // Of the time that steps are judged by: captures of new shapes, however long, must not hide pauses.
+        let share = pauses / self.steady.iter().map(|batch| batch.period).sum::<f64>().max(1e-12);
+        if share <= MIN_LOSS_SHARE {
+            return None;
+        }
+        let each: Vec<f64> = self.steady.iter().map(|batch| (batch.period - batch.step).max(0.0)).collect();
+        let idle = format!(
+            "between steps the device is idle for {} of the time, though batches are ready",
+            percent(share)
+        );
+        let others = "check which other programs use the CPU and the device (`myxtts monitor`)";
+        let (cause, evidence, recommendation) = if let Some(period) =
+            self.stalls(|batch| batch.period - batch.step)
+        {
+            let Period { every, strength } = period;
+            let evidence =
+                format!("{idle}: every {every} steps there is a pause (autocorrelation {strength:.2})");
+            (Cause::PeriodicStall, evidence, format!("find out what happens every {every} steps; {others}"))
+        } else if variation(&each) > UNEVEN_VARIATION {
+            let longest = each.iter().copied().fold(0.0, f64::max);
+            let evidence = format!(
+                "{idle}: in single pauses of up to {}, without a period (a step takes {})",
+                ms(longest),
+                ms(self.step)
+            );
+            (Cause::NoisyStep, evidence, others.to_owned())
+        } else {
+            let evidence = format!("{idle}: the program cannot queue steps as fast as they run");
+            let graphs = "training.enable_graph_mode=true and training.enable_eager_debug=false; a larger data.batch_size means fewer launches";
+            (Cause::SlowStep, evidence, graphs.to_owned())
+        };
+        Some(Finding { cause, evidence, recommendation, gain: self.gain(pauses) })
+    }
+
+    /// Neither waits nor pauses nor anything else costs a noticeable share of the time.
     fn healthy(&self) -> Finding {
+        let mut evidence = format!(
+            "a step ran {} of the time, waits add {} to the steps, and steps of one shape vary by {}",
+            percent(self.busy()),
+            percent(self.waiting()),
+            percent(self.step_variation())
+        );
+        if let Some(ratio) = self.slowed().filter(|ratio| *ratio > 1.0) {
+            let _ = write!(evidence, "; they take {ratio:.2} times as long as alone");
+        }
+        if self.left_out() > 0 {
+            let _ = write!(
+                evidence,
+                "; {} batches are left out of that, during which new shapes were captured",
+                self.left_out()
+            );
+        }
         Finding {
             cause: Cause::Healthy,
-            evidence: format!(
-                "a step ran {} of the time, waits add {} to the steps, and steps of one shape vary by {}",
-                percent(self.busy()),
-                percent(self.waiting()),
-                percent(self.step_variation())
-            ),
+            evidence,
             recommendation: "no setting helps: only a faster step does (a smaller model.preset, another GPU, training.multi_gpu)".into(),
             gain: None,
         }

@@ -7,7 +7,7 @@ use crate::error::TrainError;
 use crate::replica_slice::ReplicaSlice;
 use myxtts_tensor::cuda::nccl::{Communicator, Nccl};
 use myxtts_tensor::engine::Arena;
-use myxtts_tensor::{Device, Engine, Error};
+use myxtts_tensor::{Device, Engine, Error, Role};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -121,21 +121,18 @@ fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainErr
     Ok(())
 }
 
-const ARENAS: [Arena; 4] = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average];
-
-/// Copies all arenas of rank 0 to every rank; every rank calls it.
-pub(crate) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
-    for arena in ARENAS {
-        if engine.holds(arena) {
-            engine.broadcast_arena(arena)?;
-        }
-    }
-    Ok(())
-}
-
-/// Hash of the trained weights, equal on all ranks. Batch norm statistics differ per rank and are left out.
+/// Hash of all weights that are equal on all ranks: trained weights and a codebook. Batch norm statistics are those of a
+/// rank's own slices and are left out.
 pub(crate) fn hash(engine: &Engine) -> Result<String, TrainError> {
     let weights = engine.read_arena(Arena::Weights)?;
-    let trained = engine.layout().trained_len();
-    Ok(blake3::hash(bytemuck::cast_slice(&weights[..trained])).to_string())
+    let layout = engine.layout();
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(bytemuck::cast_slice(&weights[..layout.trained_len()]));
+    for (_, parameter) in layout.parameters() {
+        let is_statistic = ["running_mean", "running_var"].iter().any(|end| parameter.name.ends_with(end));
+        if parameter.role == Role::State && !is_statistic {
+            hasher.update(bytemuck::cast_slice(&weights[parameter.range()]));
+        }
+    }
+    Ok(hasher.finalize().to_string())
 }

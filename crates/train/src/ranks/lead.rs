@@ -6,7 +6,7 @@ use super::join::{self, JoinedEngine};
 use super::link::{Answer, Order, Ranks, bits};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::mirrored::merge_reports;
+use crate::mirrored::{copy_arenas, merge_reports};
 use crate::model::Model;
 use crate::rank_error::RankError;
 use crate::replica_slice::ReplicaSlice;
@@ -161,7 +161,7 @@ impl Stage for Distributed {
         self.stage.restored()?;
         let steps = self.stage.engine().state()?.steps;
         self.ranks.order(&Order::Restore { steps })?;
-        join::copy_arenas(self.stage.engine_mut())?;
+        copy_arenas(self.stage.engine_mut())?;
         self.done(true)
     }
 

@@ -50,15 +50,19 @@ const MAX_MEASURED: usize = 4000;
 struct DvaeBatch {
     rows: u64,
     records: Vec<u32>,
+    /// Number of codes with a token.
+    tokens: f32,
     /// The input of its mels, if a device computes them.
     mel_input: Option<ConditioningInput>,
 }
 
 impl DvaeBatch {
-    fn of(bytes: &[u8], info: &BatchInfo, mel_input: Option<ConditioningInput>) -> DvaeBatch {
+    /// `tokens`: the token of every code, negative where none is known; empty where codes need not predict them.
+    fn of(bytes: &[u8], info: &BatchInfo, tokens: &[i32], mel_input: Option<ConditioningInput>) -> DvaeBatch {
         let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
         let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
-        DvaeBatch { rows: u64::from(info.rows_valid), records, mel_input }
+        let tokens = tokens.iter().filter(|&&token| token >= 0).count() as f32;
+        DvaeBatch { rows: u64::from(info.rows_valid), records, tokens, mel_input }
     }
 }
 
@@ -182,8 +186,8 @@ fn are_numbers(row: &[f32]) -> bool {
 
 impl DvaeStage {
     /// Builds the stage on `source`. It trains on its slice of every batch of `train` and validates on `validation`. The
-    /// initial weights, and the new vectors of unused codes, are computed from whole batches, by each replica on its own and
-    /// with the same result.
+    /// initial weights and the new vectors of unused codes are computed from whole batches. Each replica computes the initial
+    /// weights itself, and those of the first replica replace them when the replicas are connected.
     pub fn new(
         slice: ReplicaSlice,
         settings: DvaeSettings,
@@ -334,8 +338,10 @@ impl DvaeStage {
         let column = batches.settings().parts[0].column;
         maker_of(self.learnt.clone(), batches, first, options, move |bytes, info, into, _| {
             let frames = bytemuck::cast_slice(field(bytes, info, column.name));
+            let mut spoken = Vec::new();
             if column == MEL_WITH_TOKEN {
-                let (mels, spoken) = token_targets::split(column, frames, (window, 0), per_code);
+                let mels;
+                (mels, spoken) = token_targets::split(column, frames, (window, 0), per_code);
                 image.write_divided(into, mel, &mels, &stats);
                 if let Some(tokens) = tokens {
                     image.write_i32(into, tokens, &spoken);
@@ -343,7 +349,7 @@ impl DvaeStage {
             } else {
                 image.write_divided(into, mel, frames, &stats);
             }
-            Ok((image.bytes(), DvaeBatch::of(bytes, info, None)))
+            Ok((image.bytes(), DvaeBatch::of(bytes, info, &spoken, None)))
         })
     }
 
@@ -480,6 +486,10 @@ impl Stage for DvaeStage {
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
         let ReadyBatch { mut slot, what, .. } = self.batch(step)?;
         self.engine.take(&self.step.program, &mut slot)?;
+        if let Some(share) = self.step.token_share {
+            let [all] = self.slice.totals([what.tokens])?;
+            self.engine.write(&self.step.program, share, &[what.tokens / all.max(1.0)])?;
+        }
         let mut fed = Measured::default();
         if let Some(feed) = &mut self.feed {
             fed = feed.measured();
@@ -508,15 +518,19 @@ impl Stage for DvaeStage {
         if book.unused(MIN_USE).is_empty() {
             return Ok(());
         }
-        // Computed again instead of kept from the step before: a run that was just resumed has none.
-        let rows = self.encoded(step - 1, 1, 1)?;
-        if rows.is_empty() {
-            return Ok(());
+        if self.slice.rank() == 0 {
+            // Computed again instead of kept from the step before: a run that was just resumed has none.
+            let rows = self.encoded(step - 1, 1, 1)?;
+            if !rows.is_empty() {
+                let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
+                revive_codes(&mut book, &rows, self.settings.sizes.code_width, MIN_USE, seed);
+            }
         }
-        let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
-        if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, MIN_USE, seed).is_empty() {
-            book.write(&mut self.engine, self.dvae.codebook())?;
+        // Devices round differently: a codebook computed by each of them would not be the same one.
+        for values in [&mut book.embed, &mut book.cluster_size, &mut book.embed_avg] {
+            self.slice.from_first(values)?;
         }
+        book.write(&mut self.engine, self.dvae.codebook())?;
         Ok(())
     }
 

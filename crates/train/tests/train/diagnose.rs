@@ -124,6 +124,92 @@ fn shapes_captured_in_the_window_are_left_out_and_reported() {
     assert!(diagnose(&recorded).oscillation.is_some());
 }
 
+/// A healthy trace whose device pauses before some steps, for so many steps, although their batches are ready.
+fn with_pauses(seed: u64, noise: f64, pause: impl Fn(usize) -> f64) -> Trace {
+    let mut recorded = trace(Fault::Healthy, seed, BATCHES, noise);
+    recorded.batches.iter_mut().enumerate().for_each(|(i, batch)| batch.period += pause(i) * batch.step);
+    recorded
+}
+
+/// As on an H200 whose run was called healthy.
+#[test]
+fn a_run_that_was_busy_81_percent_and_oscillated_by_129_percent_is_not_healthy() {
+    for (seed, noise) in (0..40).flat_map(|seed| NOISES.map(|noise| (seed, noise))) {
+        let recorded = trace(Fault::Healthy, seed, BATCHES, noise);
+        assert!(recorded.batches.iter().all(|batch| !batch.is_disturbed()), "nothing is captured");
+        let steps: f64 = recorded.batches.iter().map(|batch| batch.step).sum();
+        let lost = (1.0 / 0.81 - 1.0) * steps / recorded.batches[30].step;
+        let diagnosis = diagnose(&with_pauses(seed, noise, |i| if i == 30 { lost } else { 0.0 }));
+        let oscillation = diagnosis.oscillation.unwrap();
+        assert!((diagnosis.busy - 0.81).abs() < 0.02, "{}", diagnosis.busy);
+        assert!((oscillation.variation - 1.29).abs() < 0.15, "{oscillation:?}");
+        let found = &diagnosis.findings[0];
+        assert_eq!(found.cause, Cause::NoisyStep, "{found:?}");
+        assert!(found.evidence.contains("idle for 1") && found.gain.unwrap() > 0.15, "{found:?}");
+    }
+}
+
+#[test]
+fn pauses_of_a_tenth_of_the_time_are_named_by_when_they_occur() {
+    let cause = |pause: fn(usize) -> f64| diagnose(&with_pauses(3, 0.05, pause)).cause();
+    assert_eq!(cause(|_| 0.1), Cause::SlowStep, "before every step");
+    assert_eq!(cause(|i| if i % 8 == 0 { 0.8 } else { 0.0 }), Cause::PeriodicStall);
+    assert_eq!(cause(|i| if [3, 20, 31].contains(&i) { 2.0 } else { 0.0 }), Cause::NoisyStep);
+    assert_eq!(cause(|_| 0.03), Cause::Healthy, "not worth a change");
+}
+
+/// Pauses were compared with the time of captures too, of which a short trace may be full.
+#[test]
+fn pauses_are_not_hidden_by_captured_shapes() {
+    let mut recorded = with_pauses(3, 0.05, |_| 0.1);
+    (recorded.batches[3].compiled, recorded.batches[3].period) = (true, 5.0);
+    assert_eq!(diagnose(&recorded).cause(), Cause::SlowStep);
+}
+
+/// Waits of 5 to 20 % of the step time were left unnamed where batches are made as slowly as they are used.
+#[test]
+fn waits_of_a_tenth_of_the_steps_for_slow_supply_are_named() {
+    let slow = |by: f64| {
+        let mut recorded = trace(Fault::Healthy, 3, BATCHES, 0.05);
+        let workers = recorded.setup.workers as f64;
+        for batch in &mut recorded.batches {
+            batch.read = (1.0 + by) * batch.step * workers - (batch.load() - batch.read);
+            (batch.wait, batch.period) = (by * batch.step, (1.0 + by) * batch.step);
+        }
+        recorded
+    };
+    for by in [0.06, 0.1, 0.15, 0.19, 0.4] {
+        let diagnosis = diagnose(&slow(by));
+        assert!((diagnosis.waiting - by).abs() < 0.01, "{} of {by}", diagnosis.waiting);
+        assert_eq!(diagnosis.cause(), Cause::Disk, "{by}: {:?}", diagnosis.findings);
+    }
+    assert_eq!(diagnose(&slow(0.03)).cause(), Cause::Healthy);
+}
+
+#[test]
+fn a_healthy_run_is_busy_nearly_all_of_the_time() {
+    let mut healthy = 0;
+    for (seed, noise) in (0..20).flat_map(|seed| NOISES.map(|noise| (seed, noise))) {
+        let faults = planted(seed).map(|(fault, _)| trace(fault, seed, BATCHES, noise));
+        let lost = (0..30).flat_map(|percent| {
+            let share = f64::from(percent) / 100.0;
+            let often = with_pauses(seed, noise, move |_| share);
+            let rarely = with_pauses(seed, noise, move |i| if i % 25 == 7 { 25.0 * share } else { 0.0 });
+            let mut waiting = often.clone();
+            waiting.batches.iter_mut().for_each(|batch| batch.wait = batch.period - batch.step);
+            [often, rarely, waiting]
+        });
+        for recorded in faults.into_iter().chain(lost) {
+            let diagnosis = diagnose(&recorded);
+            if diagnosis.cause() == Cause::Healthy {
+                healthy += 1;
+                assert!(diagnosis.busy > 0.9 && diagnosis.waiting < 0.05, "{:?}", diagnosis.findings);
+            }
+        }
+    }
+    assert!(healthy > 100, "{healthy}");
+}
+
 #[test]
 fn a_limited_gpu_is_named_before_its_consequences() {
     let samples = |heat: bool, power: bool| -> Vec<GpuSample> {

@@ -22,8 +22,12 @@ use std::sync::Arc;
 const ROWS: usize = 4;
 
 fn trace_of(kind: FaultKind) -> Trace {
+    short_trace(kind, 12)
+}
+
+fn short_trace(kind: FaultKind, batches: u64) -> Trace {
     // Other programs on the test machine must not affect the diagnosis.
-    Trace { cpu: None, ..measured(kind, 7, 12) }
+    Trace { cpu: None, ..measured(kind, 7, batches) }
 }
 
 /// With all measurements.
@@ -86,9 +90,13 @@ fn measured(kind: FaultKind, seed: u64, batches: u64) -> Trace {
 
 /// Tried a few times: other load of this machine may be named instead.
 fn is_named(kind: FaultKind) -> Trace {
+    is_named_in(kind, || trace_of(kind))
+}
+
+fn is_named_in(kind: FaultKind, trace: impl Fn() -> Trace) -> Trace {
     let mut named = Vec::new();
     for _ in 0..4 {
-        let trace = trace_of(kind);
+        let trace = trace();
         let findings = diagnose(&trace).findings;
         if findings.iter().any(|finding| finding.cause == kind.cause()) {
             return trace;
@@ -129,6 +137,35 @@ fn a_stall_of_the_feed_shows_in_its_measurements() {
     let late = trace.batches.iter().filter(|batch| batch.fill >= 0.040).count();
     assert_eq!(late, 2, "{:?}", trace.batches);
     assert!(trace.batches.iter().all(|batch| batch.upload < 0.040 && batch.blocked < 0.040));
+}
+
+/// Enough batches that each of the four threads makes several.
+#[test]
+fn a_slow_thread_is_named_with_its_number() {
+    let trace = is_named_in(FaultKind::SlowWorker, || short_trace(FaultKind::SlowWorker, 48));
+    let findings = diagnose(&trace).findings;
+    assert!(findings.iter().any(|found| found.evidence.contains("thread batch-1 ")), "{findings:?}");
+}
+
+#[test]
+fn two_slots_and_uneven_batches_are_a_buffer_that_is_too_small() {
+    let trace = is_named_in(FaultKind::TinyBuffer, || short_trace(FaultKind::TinyBuffer, 48));
+    assert_eq!(trace.setup.slots, 2);
+}
+
+#[test]
+fn steps_that_are_computed_twice_are_slow_and_some_that_are_computed_several_times_vary() {
+    is_named_in(FaultKind::SlowStep, || short_trace(FaultKind::SlowStep, 24));
+    is_named_in(FaultKind::NoisyStep, || short_trace(FaultKind::NoisyStep, 24));
+}
+
+#[test]
+fn programs_that_use_all_cores_are_named_by_the_counters_of_the_system() {
+    let cpu = measured(FaultKind::Healthy, 7, 4).cpu;
+    if cpu.is_none_or(|cpu| cpu.delayed.is_none()) {
+        return println!("skipped: this system does not count the CPU time of its threads");
+    }
+    is_named_in(FaultKind::CpuHog, || measured(FaultKind::CpuHog, 7, 48));
 }
 
 #[test]

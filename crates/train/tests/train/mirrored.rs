@@ -31,7 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn plan(steps: u64) -> Plan {
+pub fn plan(steps: u64) -> Plan {
     let mut plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
     plan.training.gpt_steps = Some(steps);
     plan.training.dvae_steps = Some(steps);
@@ -78,7 +78,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
 }
 
 /// One stage, or several replicas of it.
-fn made(build: &Build, replicas: usize) -> Result<Box<dyn Stage>, TrainError> {
+pub fn made(build: &Build, replicas: usize) -> Result<Box<dyn Stage>, TrainError> {
     match replicas {
         1 => build(ComputeDevice::CPU, ReplicaSlice::WHOLE),
         n => Ok(Box::new(Mirrored::new(&vec![ComputeDevice::CPU; n], build)?)),
@@ -233,7 +233,7 @@ fn all_replicas_have_the_same_codebook() {
 }
 
 /// Builds a decoder replica, with a speaker encoder of the model or one that is trained.
-fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
+pub fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
     let text = TextIds { vocabulary: VOCABULARY, start: 1, stop: 2 };
     let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
     let settings = DecoderSettings {

@@ -117,9 +117,11 @@ impl MelFeed {
             let valid_frames: &[i32] = bytemuck::cast_slice(field(bytes, info, &counts));
             let mut mel_input =
                 ConditioningEngine::wait_for_input(&own, valid_frames.len(), image.range(mel), made)?;
+            let mut spoken = Vec::new();
             if column == AUDIO_WITH_TOKEN {
                 let frames = bytemuck::cast_slice(held);
-                let (sound, spoken) =
+                let sound;
+                (sound, spoken) =
                     token_targets::split(column, frames, (window, AUDIO_OVERLAP as usize), per_code);
                 mel_input.write_waveforms(bytemuck::cast_slice(&sound), valid_frames)?;
                 if let Some(tokens) = tokens {
@@ -128,7 +130,7 @@ impl MelFeed {
             } else {
                 mel_input.write_waveforms(held, valid_frames)?;
             }
-            Ok((image.bytes(), DvaeBatch::of(bytes, info, Some(mel_input))))
+            Ok((image.bytes(), DvaeBatch::of(bytes, info, &spoken, Some(mel_input))))
         })
     }
 

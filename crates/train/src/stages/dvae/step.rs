@@ -16,6 +16,8 @@ pub(super) struct Ready {
     pub encoded: Node,
     /// The token of every code, if codes have to predict it.
     pub tokens: Option<Node>,
+    /// `[1]`: the slice's fraction of the tokens of the whole batch, where there are several slices.
+    pub token_share: Option<Node>,
     /// Layout of the mels in a batch.
     pub image: InputLayout,
 }
@@ -26,6 +28,7 @@ pub(super) struct Built {
     mel: Node,
     encoded: Node,
     tokens: Option<Node>,
+    token_share: Option<Node>,
     pub image: InputLayout,
 }
 
@@ -38,14 +41,15 @@ pub(super) fn ready(
     train: Option<&ReplicaSlice>,
 ) -> Result<Ready, TrainError> {
     let empty = Tape::new(engine.layout().clone(), engine.precision());
-    let Built { tape, mel, encoded, tokens, image } = build(empty, dvae, settings, recipe, train)?;
+    let Built { tape, mel, encoded, tokens, token_share, image } =
+        build(empty, dvae, settings, recipe, train)?;
     crate::stages::check_memory_limit(
         engine,
         &tape,
         ("dvae", "data.dvae_batch_size"),
         settings.memory_limit,
     )?;
-    Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
+    Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, token_share, image })
 }
 
 /// Writes that program to an empty tape.
@@ -68,14 +72,23 @@ pub(super) fn build(
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
     // The absolute error prevents smearing of quiet bands, to which the squared error is almost insensitive.
     let weights = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
-    let mut made = dvae.reconstruct(&mut tape, given, weights);
+    let made = dvae.reconstruct(&mut tape, given, weights);
+    let mut loss = slice.part(&mut tape, made.loss);
+    let mut token_share = None;
     if let Some((spoken, tokens)) = asked_for.zip(tokens)
         && let Some(prediction) = dvae.classify_tokens(&mut tape, &made, tokens)
     {
-        made.loss = tape.weighted_sum(&[(made.loss, 1.0), (prediction.loss, spoken.weight as f32)]);
-        for (slot, value) in [(3, prediction.loss), (4, prediction.correct), (5, prediction.count)] {
-            let part = slice.part(&mut tape, value);
-            tape.note(slot, part);
+        // A mean over this slice's tokens, whose number differs between slices: scaled to its part of the mean over the batch.
+        let mut prediction_loss = prediction.loss;
+        if slice.world() > 1 {
+            let share = tape.input([1], DType::F32);
+            prediction_loss = tape.multiply(prediction_loss, share);
+            token_share = Some(share);
+        }
+        loss = tape.weighted_sum(&[(loss, 1.0), (prediction_loss, spoken.weight as f32)]);
+        // Counts of a slice are parts of a sum already.
+        for (slot, value) in [(3, prediction_loss), (4, prediction.correct), (5, prediction.count)] {
+            tape.note(slot, value);
         }
     }
     tape.keep(made.encoded);
@@ -87,12 +100,11 @@ pub(super) fn build(
     }
     if train.is_some() {
         dvae.update_codebook(&mut tape, &made);
-        let loss = slice.part(&mut tape, made.loss);
         tape.backward(loss, Backward::default());
         slice.reduce(&mut tape);
         tape.update(loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
     } else {
-        tape.report_loss(made.loss);
+        tape.report_loss(loss);
     }
-    Ok(Built { tape, mel, encoded: made.encoded, tokens, image })
+    Ok(Built { tape, mel, encoded: made.encoded, tokens, token_share, image })
 }

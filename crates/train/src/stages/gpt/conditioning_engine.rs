@@ -240,7 +240,7 @@ impl ConditioningEngine {
     /// Bytes in use on its device.
     pub fn held(&self) -> usize {
         let waiting: usize = match self.engine.cuda() {
-            Some(_) => self.slots.iter().map(Slot::room).sum(),
+            Some(_) => self.slots.iter().map(Slot::capacity).sum(),
             None => 0,
         };
         self.engine.memory().total() + waiting
