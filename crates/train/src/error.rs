@@ -241,11 +241,13 @@ impl TrainError {
 /// settings or an installation fix, and [`Exit::Internal`] where a call failed.
 pub fn engine_exit(error: &myxtts_tensor::Error) -> Exit {
     use myxtts_tensor::Error;
+    use myxtts_tensor::cuda::compile::CompileError;
     use myxtts_tensor::cuda::nccl::{INVALID_USAGE, NcclError, REMOTE_ERROR};
     match error {
         Error::OutOfMemory { .. }
         | Error::Missing(_)
         | Error::Unsupported(_)
+        | Error::Compile(CompileError::Missing(_) | CompileError::Arch { .. })
         | Error::Nccl(NcclError::Library(_) | NcclError::Status { status: INVALID_USAGE, .. }) => Exit::Usage,
         // Other machines may be reached later, or are gone.
         Error::Nccl(NcclError::TimedOut { .. } | NcclError::Status { status: REMOTE_ERROR, .. }) => {
