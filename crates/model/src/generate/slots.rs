@@ -277,11 +277,6 @@ impl Slots {
         Ok(())
     }
 
-    /// Returns whether a slot may generate more, as far as is known.
-    pub fn speaks(&self, slot: SlotId) -> bool {
-        matches!(self.speeches.get(slot.index), Some(Some((serial, speech))) if *serial == slot.serial && speech.is_running())
-    }
-
     /// Speaks one text to its end: `join`, `advance`, `take`, `leave`.
     pub fn speak<'a>(
         &mut self,
