@@ -4,7 +4,7 @@ use super::gpt::fill::{Filler, GptBatch};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{Made, field};
-use crate::job_control::JobControl;
+use crate::job_control::{JobControl, check_stop};
 use crate::model::Model;
 use crate::overlay::{CODES, WithCodes};
 use crate::stages::latent_file::LatentFile;
@@ -87,7 +87,7 @@ pub fn latents_of(
     let mut silent = Vec::new();
     progress.start("latents", source.len() as u64);
     for batch in loader {
-        super::check_stop(stop).inspect_err(|_| progress.finish())?;
+        check_stop(stop).inspect_err(|_| progress.finish())?;
         let mut batch = batch?;
         let info = batch.info().clone();
         let (length, GptBatch { shape, .. }) =
