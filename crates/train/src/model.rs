@@ -4,13 +4,14 @@
 use crate::error::TrainError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::claims::check_gpt;
-use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
+use myxtts_model::weights::folder::{CONFIG, FolderWriter, MANIFEST, ModelFolder, Part, VOCABULARY};
 use myxtts_model::weights::grow::{TEXT_TABLES, grow_table};
 use myxtts_model::weights::sizes::Shapes;
 use myxtts_model::weights::tensors::{TensorSpec, View};
 use myxtts_model::weights::{ElementType, Reading, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use myxtts_run::durable::Disk;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::Engine;
 use myxtts_tensor::engine::Arena;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,23 @@ pub const DVAE: &str = "dvae";
 pub const DECODER: &str = "decoder";
 /// Name of the speaker encoder in the manifest.
 pub const SPEAKER: &str = "speaker";
+
+/// Checks that a folder has a model which `stage`, or every stage, can begin from.
+pub(crate) fn check_base(folder: &Path, stage: Option<StageKind>) -> Result<(), TrainError> {
+    let from = || folder.to_owned();
+    if !folder.join(MANIFEST).is_file() {
+        return Err(TrainError::NotAModel { from: from() });
+    }
+    let manifest = ModelFolder::read_manifest(folder)?;
+    if manifest.parts.is_empty() {
+        return Err(TrainError::NotAModel { from: from() });
+    }
+    let has_dvae = manifest.parts.contains_key(DVAE) && manifest.part(Part::Dvae).is_some();
+    if manifest.parts.contains_key(GPT) && !has_dvae && stage != Some(StageKind::Dvae) {
+        return Err(TrainError::NoDvae { from: from() });
+    }
+    Ok(())
+}
 
 /// A tensor as it is stored in files.
 #[derive(Clone, Debug)]
@@ -59,7 +77,7 @@ pub struct Model {
 impl Model {
     /// Opens a model folder; empty where the folder does not exist.
     pub fn open(path: &Path) -> Result<Model, TrainError> {
-        if !path.join(myxtts_model::weights::folder::MANIFEST).is_file() {
+        if !path.join(MANIFEST).is_file() {
             return Ok(Model::default());
         }
         let folder = ModelFolder::open(path)?;
@@ -67,7 +85,7 @@ impl Model {
             parts: folder.manifest().parts.clone(),
             trained: folder.manifest().trained.clone(),
             vocabulary: folder.text(VOCABULARY)?,
-            config: folder.text(myxtts_model::weights::folder::CONFIG)?,
+            config: folder.text(CONFIG)?,
             source: folder.manifest().source.clone(),
             licence: folder.manifest().licence.clone(),
             reading: folder.manifest().reading.clone(),
@@ -307,7 +325,7 @@ impl Model {
             writer.text(VOCABULARY, vocabulary)?;
         }
         if let Some(config) = &self.config {
-            writer.text(myxtts_model::weights::folder::CONFIG, config)?;
+            writer.text(CONFIG, config)?;
         }
         writer.finish()?;
         Ok(())
