@@ -54,7 +54,7 @@ impl Default for SamplingOptions {
 #[serde(default)]
 pub struct Guards {
     /// Length of a repetition, in codes, that counts as a loop; 0 turns the check off. Periods of a word's length must
-    /// repeat six times and over half as many codes again, longer ones three times: see [`Guards::before_loop`].
+    /// repeat six times and over half as many codes again, longer ones three times.
     pub loop_codes: usize,
     /// Maximum codes per text token, plus [`SPARE`] per text; 0 for no limit.
     pub codes_per_token: f32,
@@ -104,7 +104,7 @@ impl Guards {
     /// | up to 3 codes: a sound | over [`Guards::loop_codes`] |
     /// | up to 15 codes, 700 ms: a word | six times, and over half as many codes again |
     /// | up to 64 codes, 3 s: a phrase | three times, and over [`Guards::loop_codes`] |
-    pub fn before_loop(&self, codes: &[i32]) -> Option<usize> {
+    pub(crate) fn before_loop(&self, codes: &[i32]) -> Option<usize> {
         let long = self.loop_codes;
         if long == 0 || codes.len() < long {
             return None;
@@ -161,7 +161,7 @@ impl Sampler {
     }
 
     /// Ids that the repetition penalty treats as already spoken at the start.
-    pub fn said_before(start: i32) -> [usize; 2] {
+    pub(crate) fn said_before(start: i32) -> [usize; 2] {
         [FILLER, usize::try_from(start).unwrap_or(FILLER)]
     }
 

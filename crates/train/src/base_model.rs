@@ -60,7 +60,7 @@ impl BaseText {
     }
 
     /// Sets the preset of the model's size in a plan, unless the user names one: learning rates and steps depend on it.
-    pub fn apply_preset(&self, plan: &mut Plan, progress: &dyn Progress) {
+    pub(crate) fn apply_preset(&self, plan: &mut Plan, progress: &dyn Progress) {
         let Some(preset) = self.preset.filter(|preset| *preset != plan.model.preset) else { return };
         if !is_set_by_user(plan, "model.preset") {
             progress.say(&format!("model.preset = {}: the size of the model", preset.name()));

@@ -13,7 +13,8 @@ mod maker;
 mod sync_maker;
 
 pub use feeding::{Depth, Feeding};
-pub use maker::{Finisher, Made, Maker, field, maker_of};
+pub(crate) use maker::maker_of;
+pub use maker::{Finisher, Made, Maker, field};
 
 use crate::error::TrainError;
 use crate::fault::FeedFault;
@@ -224,7 +225,7 @@ impl<T: Send + 'static> Feed<T> {
 
     /// Waits until every slot holds a batch, and until `not_before`; returns the number of ready batches. Does not wait for
     /// a maker that has failed: the next batch returns its error.
-    pub fn wait_until_full(&self, not_before: Instant) -> usize {
+    pub(crate) fn wait_until_full(&self, not_before: Instant) -> usize {
         let Way::Ahead(ahead) = &self.way else { return 0 };
         let late = Instant::now() + STALL;
         loop {

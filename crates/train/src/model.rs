@@ -114,17 +114,17 @@ impl Model {
     }
 
     /// Sets the parts that serve as a starting point and are trained again.
-    pub fn set_begun(&mut self, parts: Vec<&'static str>) {
+    pub(crate) fn set_begun(&mut self, parts: Vec<&'static str>) {
         self.begun = parts;
     }
 
     /// Whether a part serves as a starting point only.
-    pub fn is_begun(&self, part: &str) -> bool {
+    pub(crate) fn is_begun(&self, part: &str) -> bool {
         self.begun.contains(&part)
     }
 
     /// Marks a part as trained again.
-    pub fn finish_begun(&mut self, part: &str) {
+    pub(crate) fn finish_begun(&mut self, part: &str) {
         self.begun.retain(|begun| *begun != part);
     }
 
@@ -164,12 +164,12 @@ impl Model {
     }
 
     /// Sets the vocabulary that text is tokenised with.
-    pub fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
+    pub(crate) fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
         self.vocabulary = Some(tokenizer.to_json());
     }
 
     /// Sets how text and recordings are preprocessed; returns the previous value where it differs.
-    pub fn set_reading(&mut self, reading: Reading) -> Option<Reading> {
+    pub(crate) fn set_reading(&mut self, reading: Reading) -> Option<Reading> {
         let before = self.reading.replace(reading);
         before.filter(|before| self.reading.as_ref() != Some(before))
     }
@@ -275,7 +275,7 @@ impl Model {
     }
 
     /// Stores how a part was trained, for the manifest.
-    pub fn set_trained(&mut self, part: &str, how: Value) {
+    pub(crate) fn set_trained(&mut self, part: &str, how: Value) {
         self.trained.insert(part.to_owned(), how);
     }
 

@@ -89,7 +89,7 @@ impl Slots {
     }
 
     /// Returns whether the device and its kernels can advance all slots in one step.
-    pub fn can_advance_together(cuda: &Cuda, sizes: &GptSizes, options: SlotOptions) -> bool {
+    pub(crate) fn can_advance_together(cuda: &Cuda, sizes: &GptSizes, options: SlotOptions) -> bool {
         options.bf16 && Fused::fits(cuda, sizes, options)
     }
 
@@ -209,7 +209,7 @@ impl Slots {
     }
 
     /// Starts several texts, with prompts processed together: all of them, or none if one cannot start.
-    pub fn join_many(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<SlotId>, GenerateError> {
+    pub(crate) fn join_many(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<SlotId>, GenerateError> {
         let mut speeches = Vec::with_capacity(requests.len());
         for SpeechRequest { voice, text: Guided { text, textless }, options } in requests {
             check(&self.sizes, voice, text)?;

@@ -48,7 +48,7 @@ impl Batch {
     }
 
     /// Whether its time includes measuring or capturing a shape, its own or another's.
-    pub fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         self.compiled || self.beside_new
     }
 

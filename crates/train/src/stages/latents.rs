@@ -21,7 +21,7 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Settings of [`latents_of`].
+/// Settings for computing the latents of all clips.
 #[derive(Clone, Copy)]
 pub struct LatentSettings<'a> {
     /// Mel frames of conditioning.
@@ -37,7 +37,7 @@ pub struct LatentSettings<'a> {
 }
 
 /// Computes the states of all records. A record has none if it does not fit the model, or if its states have NaN or Inf.
-pub fn latents_of(
+pub(crate) fn latents_of(
     source: &Arc<WithCodes>,
     model: &Model,
     machine: ComputeDevice,
