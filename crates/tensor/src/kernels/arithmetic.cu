@@ -49,22 +49,23 @@ struct Affine {
   __device__ __forceinline__ float one(i64 i) { return scale * to_f32(x[i]) + shift; }
 };
 
-// Multiplies x by y, which each item has once for all of its time steps: element i by y[i / period * c + i % c].
-template <typename T>
-struct PerItem {
+// Broadcasts y over x: element i is combined with y[i / period * c + i % c]. A row shared by all has period 0: y[i
+// % c].
+template <typename T, typename W>
+struct Broadcast {
   const T* x;
-  const T* y;
+  const W* y;
   i64 period;
-  int c;
-  __device__ __forceinline__ const T* at(i64 i) { return y + quotient(i, period) * c + (i - quotient(i, c) * c); }
+  int c, kind;
+  __device__ __forceinline__ const W* at(i64 i) { return y + (period ? quotient(i, period) * c : 0) + (i - quotient(i, c) * c); }
   __device__ __forceinline__ void eight(i64 i, float v[8]) {
     float w[8];
     load8(x + i, v);
     load8(at(i), w);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] *= w[j];
+    for (int j = 0; j < 8; ++j) v[j] = combined(kind, v[j], w[j]);
   }
-  __device__ __forceinline__ float one(i64 i) { return to_f32(x[i]) * to_f32(*at(i)); }
+  __device__ __forceinline__ float one(i64 i) { return combined(kind, to_f32(x[i]), to_f32(*at(i))); }
 };
 
 #define KERNELS(T) \
@@ -75,14 +76,18 @@ struct PerItem {
   extern "C" __global__ void affine_##T(T* out, const T* base, const T* x, i64 n, float scale, float shift) { \
     enter(); \
     each(out, base, n, true, Affine<T>{x, scale, shift}); \
-  } \
-  extern "C" __global__ void per_item_##T( \
-      T* out, const T* base, const T* x, const T* y, i64 n, i64 period, int c) { \
-    enter(); \
-    each(out, base, n, c % 8 == 0, PerItem<T>{x, y, period, c}); \
   }
 KERNELS(f32)
 KERNELS(bf16)
+#define BROADCAST(W, T) \
+  extern "C" __global__ void broadcast_##W##_##T( \
+      T* out, const T* base, const T* x, const W* y, i64 n, i64 period, int c, int kind) { \
+    enter(); \
+    each(out, base, n, c % 8 == 0, Broadcast<T, W>{x, y, period, c, kind}); \
+  }
+BROADCAST(f32, f32)
+BROADCAST(f32, bf16)
+BROADCAST(bf16, bf16)
 
 // The weighted sum of several scalars: losses.
 extern "C" __global__ void weighted_sum(

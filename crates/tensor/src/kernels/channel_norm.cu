@@ -1,4 +1,4 @@
-// Norms whose statistics cover rows: group norm, batch norm. x is [item][row][channel].
+// Norms whose statistics cover rows: group norm, instance norm, batch norm. x is [item][row][channel].
 //
 // All passes over x use the same layout: a block of 128 threads takes `per` rows of one item (blockIdx.y,
 // blockIdx.z) and `across` neighbouring vectors of V channels; the remaining threads process further rows, so that
@@ -149,8 +149,8 @@ __device__ __forceinline__ void apply(
   of_groups<V>(inverse + p.item * groups, p.column, c / groups, s);
 #pragma unroll
   for (int j = 0; j < V; ++j) {
-    scale[j] = s[j] * w[p.column + j];
-    shift[j] = b[p.column + j];
+    scale[j] = w ? s[j] * w[p.column + j] : s[j];
+    shift[j] = b ? b[p.column + j] : 0.f;
   }
   i64 at = p.item * rows * c + p.column;
   for (int r = p.first; r < p.to; r += p.step) {
@@ -203,7 +203,7 @@ extern "C" __global__ void channel_norm_means(
   float a = 0.f, b = 0.f;
   for (int e = lane; e < n; e += 32) {
     int p = e / size, k = e - p * size;
-    float weight = w[start + k];
+    float weight = w ? w[start + k] : 1.f;
     const float* part = parts + (i64)p * 2 * c + k;
     a += weight * part[0];
     b += weight * part[c];
@@ -229,7 +229,7 @@ __device__ __forceinline__ void input(
     of_groups<V>(products + p.item * groups, p.column, c / groups, b);
   }
 #pragma unroll
-  for (int j = 0; j < V; ++j) scale[j] = w[p.column + j];
+  for (int j = 0; j < V; ++j) scale[j] = w ? w[p.column + j] : 1.f;
   i64 at = p.item * rows * c + p.column;
   for (int r = p.first; r < p.to; r += p.step) {
     float v[V], g[V], base_v[V] = {};
