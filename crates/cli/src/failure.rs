@@ -31,7 +31,7 @@ use myxtts_train::corpus::CorpusError;
 use myxtts_train::evaluate::recognizer::RecognizerError;
 use myxtts_train::evaluate::texts::TextsError;
 use myxtts_train::resynthesize::ResynthesizeError;
-use myxtts_train::{RunError, TrainError};
+use myxtts_train::{RunError, TrainError, engine_exit};
 use myxtts_web::ServeError;
 
 /// A wrong argument. The message says what to write instead.
@@ -123,13 +123,11 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
 
 fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     // Before I/O errors: a settings file that cannot be read is a wrong argument.
-    if cause.is::<ConfigError>()
-        || cause.is::<UsageError>()
-        || cause.is::<OutputPathError>()
-        // A device that cannot be opened, before any work has begun.
-        || cause.is::<myxtts_tensor::Error>()
-    {
+    if cause.is::<ConfigError>() || cause.is::<UsageError>() || cause.is::<OutputPathError>() {
         return Some(Exit::Usage);
+    }
+    if let Some(error) = cause.downcast_ref::<myxtts_tensor::Error>() {
+        return Some(engine_exit(error));
     }
     if let Some(error) = cause.downcast_ref::<RunError>() {
         return error.exit().or_else(|| error.cause().and_then(exit_of_cause));
@@ -160,7 +158,9 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             SpeakError::Audio(error) => exit_of_cause(error),
             SpeakError::NoReference { .. } => Some(Exit::Io),
             SpeakError::Voice(error) => exit_of_cause(error),
-            SpeakError::Engine(_) | SpeakError::Generate(GenerateError::Engine(_)) => None,
+            SpeakError::Engine(error) | SpeakError::Generate(GenerateError::Engine(error)) => {
+                Some(engine_exit(error))
+            }
             _ => Some(Exit::BadData),
         };
     }
@@ -288,6 +288,34 @@ mod tests {
             "{}",
             long.len()
         );
+    }
+
+    #[test]
+    fn out_of_memory_was_70_when_speaking_and_a_failed_driver_2_when_opening_a_device() {
+        use myxtts_tensor::Error;
+        let out_of_memory =
+            || Error::OutOfMemory { device: "cuda:0".into(), need: Default::default(), free: 1 << 20 };
+        let driver =
+            || Error::Driver { doing: "copy memory".into(), reason: "an illegal memory access".into() };
+        let no_device = || Error::Unsupported("there is no cuda:99".into());
+        let cases: Vec<(anyhow::Error, Exit)> = vec![
+            (out_of_memory().into(), Exit::Usage),
+            (no_device().into(), Exit::Usage),
+            (driver().into(), Exit::Internal),
+            (TrainError::from(out_of_memory()).into(), Exit::Usage),
+            (TrainError::from(driver()).into(), Exit::Internal),
+            (SpeakError::from(out_of_memory()).into(), Exit::Usage),
+            (SpeakError::from(no_device()).into(), Exit::Usage),
+            (SpeakError::from(driver()).into(), Exit::Internal),
+            (SpeakError::from(GenerateError::from(out_of_memory())).into(), Exit::Usage),
+            (SpeakError::from(GenerateError::from(driver())).into(), Exit::Internal),
+            (ServeError::Speaker(SpeakError::from(out_of_memory())).into(), Exit::Usage),
+        ];
+        for (error, exit) in cases {
+            assert_eq!(exit_of(&error).code(), exit.code(), "{error:?}");
+            let error = error.context("speaking line 3");
+            assert_eq!(exit_of(&error).code(), exit.code(), "{error:?}");
+        }
     }
 
     #[test]

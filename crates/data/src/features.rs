@@ -134,7 +134,7 @@ impl Extractor {
     }
 
     /// Decodes the audio that mels are computed from: at [`INPUT_SAMPLE_RATE`], trimmed and normalised.
-    pub fn decode_audio(&self, utterance: &Utterance, bytes: &[u8]) -> Result<Vec<f32>, Problem> {
+    pub(crate) fn decode_audio(&self, utterance: &Utterance, bytes: &[u8]) -> Result<Vec<f32>, Problem> {
         Ok(self.with_tools(|tools| self.decode(utterance, bytes, tools, false))?.samples)
     }
 

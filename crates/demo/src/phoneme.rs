@@ -38,7 +38,6 @@ const QUIET: Noise = Noise { centre: [3000.0, 6000.0], width: [1000.0, 2000.0], 
 #[derive(Debug)]
 pub(crate) struct Traits {
     pub name: &'static str,
-    pub ipa: &'static str,
     pub manner: Manner,
     pub voiced: bool,
     pub formants: [f64; 3],
@@ -56,7 +55,6 @@ pub(crate) struct Traits {
 
 const BASE: Traits = Traits {
     name: "",
-    ipa: "",
     manner: Manner::Vowel,
     voiced: true,
     formants: [500.0, 1500.0, 2500.0],
@@ -68,43 +66,26 @@ const BASE: Traits = Traits {
     zero: 0.0,
 };
 
-const fn vowel(name: &'static str, ipa: &'static str, length: f64, formants: [f64; 3]) -> Traits {
-    Traits { name, ipa, length, min_length: 0.5 * length, formants, end: formants, ..BASE }
+const fn vowel(name: &'static str, length: f64, formants: [f64; 3]) -> Traits {
+    Traits { name, length, min_length: 0.5 * length, formants, end: formants, ..BASE }
 }
 
-const fn diphthong(name: &'static str, ipa: &'static str, from: [f64; 3], to: [f64; 3]) -> Traits {
-    Traits { name, ipa, length: 0.185, min_length: 0.105, formants: from, end: to, ..BASE }
+const fn diphthong(name: &'static str, from: [f64; 3], to: [f64; 3]) -> Traits {
+    Traits { name, length: 0.185, min_length: 0.105, formants: from, end: to, ..BASE }
 }
 
 const fn sonorant(
     name: &'static str,
-    ipa: &'static str,
     manner: Manner,
     length: f64,
     formants: [f64; 3],
     coarticulation: f64,
 ) -> Traits {
-    Traits {
-        name,
-        ipa,
-        manner,
-        length,
-        min_length: 0.6 * length,
-        formants,
-        end: formants,
-        coarticulation,
-        ..BASE
-    }
+    Traits { name, manner, length, min_length: 0.6 * length, formants, end: formants, coarticulation, ..BASE }
 }
 
-const fn nasal(
-    name: &'static str,
-    ipa: &'static str,
-    formants: [f64; 3],
-    coarticulation: f64,
-    zero: f64,
-) -> Traits {
-    Traits { zero, ..sonorant(name, ipa, Manner::Nasal, 0.075, formants, coarticulation) }
+const fn nasal(name: &'static str, formants: [f64; 3], coarticulation: f64, zero: f64) -> Traits {
+    Traits { zero, ..sonorant(name, Manner::Nasal, 0.075, formants, coarticulation) }
 }
 
 #[derive(Clone, Copy)]
@@ -127,7 +108,6 @@ const UVULA: Place = Place([420.0, 1200.0, 2350.0], 0.5);
 
 const fn obstruent(
     name: &'static str,
-    ipa: &'static str,
     manner: Manner,
     voicing: Voicing,
     place: Place,
@@ -139,7 +119,6 @@ const fn obstruent(
     let min_length = 0.6 * length;
     Traits {
         name,
-        ipa,
         manner,
         voiced,
         formants,
@@ -163,60 +142,60 @@ use Manner::{Affricate, Aspirate, Fricative, Glide, Glottal, Liquid, Plosive, Ta
 #[rustfmt::skip]
 pub(crate) static INVENTORY: [Traits; 50] = [
     // English vowels
-    vowel("IY", "i", 0.135, [290.0, 2250.0, 2900.0]),
-    vowel("IH", "ɪ", 0.095, [400.0, 1920.0, 2550.0]),
-    vowel("EH", "ɛ", 0.11, [550.0, 1780.0, 2500.0]),
-    vowel("AE", "æ", 0.15, [680.0, 1720.0, 2430.0]),
-    vowel("AA", "ɑ", 0.15, [730.0, 1120.0, 2450.0]),
-    vowel("AO", "ɔ", 0.155, [590.0, 900.0, 2500.0]),
-    vowel("UH", "ʊ", 0.1, [450.0, 1080.0, 2300.0]),
-    vowel("UW", "u", 0.135, [320.0, 950.0, 2250.0]),
-    vowel("AH", "ʌ", 0.11, [630.0, 1230.0, 2450.0]),
-    vowel("AX", "ə", 0.075, [490.0, 1450.0, 2450.0]),
-    vowel("ER", "ɝ", 0.14, [470.0, 1330.0, 1690.0]),
-    diphthong("EY", "eɪ", [490.0, 1930.0, 2550.0], [340.0, 2180.0, 2700.0]),
-    diphthong("AY", "aɪ", [730.0, 1250.0, 2500.0], [380.0, 2050.0, 2600.0]),
-    diphthong("AW", "aʊ", [740.0, 1300.0, 2450.0], [420.0, 930.0, 2350.0]),
-    diphthong("OY", "ɔɪ", [560.0, 880.0, 2450.0], [380.0, 2000.0, 2550.0]),
-    diphthong("OW", "oʊ", [530.0, 1020.0, 2400.0], [380.0, 820.0, 2300.0]),
+    vowel("IY", 0.135, [290.0, 2250.0, 2900.0]),
+    vowel("IH", 0.095, [400.0, 1920.0, 2550.0]),
+    vowel("EH", 0.11, [550.0, 1780.0, 2500.0]),
+    vowel("AE", 0.15, [680.0, 1720.0, 2430.0]),
+    vowel("AA", 0.15, [730.0, 1120.0, 2450.0]),
+    vowel("AO", 0.155, [590.0, 900.0, 2500.0]),
+    vowel("UH", 0.1, [450.0, 1080.0, 2300.0]),
+    vowel("UW", 0.135, [320.0, 950.0, 2250.0]),
+    vowel("AH", 0.11, [630.0, 1230.0, 2450.0]),
+    vowel("AX", 0.075, [490.0, 1450.0, 2450.0]),
+    vowel("ER", 0.14, [470.0, 1330.0, 1690.0]),
+    diphthong("EY", [490.0, 1930.0, 2550.0], [340.0, 2180.0, 2700.0]),
+    diphthong("AY", [730.0, 1250.0, 2500.0], [380.0, 2050.0, 2600.0]),
+    diphthong("AW", [740.0, 1300.0, 2450.0], [420.0, 930.0, 2350.0]),
+    diphthong("OY", [560.0, 880.0, 2450.0], [380.0, 2000.0, 2550.0]),
+    diphthong("OW", [530.0, 1020.0, 2400.0], [380.0, 820.0, 2300.0]),
     // Persian vowels: three short, three long
-    vowel("a", "æ", 0.1, [690.0, 1600.0, 2450.0]),
-    vowel("e", "e", 0.09, [450.0, 1950.0, 2550.0]),
-    vowel("o", "o", 0.095, [440.0, 900.0, 2450.0]),
-    vowel("A", "ɒː", 0.15, [640.0, 1020.0, 2500.0]),
-    vowel("i", "iː", 0.13, [285.0, 2270.0, 2950.0]),
-    vowel("u", "uː", 0.135, [315.0, 830.0, 2300.0]),
+    vowel("a", 0.1, [690.0, 1600.0, 2450.0]),
+    vowel("e", 0.09, [450.0, 1950.0, 2550.0]),
+    vowel("o", 0.095, [440.0, 900.0, 2450.0]),
+    vowel("A", 0.15, [640.0, 1020.0, 2500.0]),
+    vowel("i", 0.13, [285.0, 2270.0, 2950.0]),
+    vowel("u", 0.135, [315.0, 830.0, 2300.0]),
     // Sonorants
-    sonorant("W", "w", Glide, 0.07, [300.0, 700.0, 2200.0], 0.1),
-    sonorant("Y", "j", Glide, 0.07, [275.0, 2200.0, 2900.0], 0.1),
-    sonorant("L", "l", Liquid, 0.07, [350.0, 1150.0, 2750.0], 0.25),
-    sonorant("R", "ɹ", Liquid, 0.075, [330.0, 1180.0, 1580.0], 0.12),
-    sonorant("RR", "ɾ", Tap, 0.065, [430.0, 1450.0, 2350.0], 0.35),
-    nasal("M", "m", [260.0, 1000.0, 2250.0], 0.5, 700.0),
-    nasal("N", "n", [260.0, 1600.0, 2600.0], 0.35, 1050.0),
-    nasal("NG", "ŋ", [260.0, 1900.0, 2250.0], 0.6, 1500.0),
+    sonorant("W", Glide, 0.07, [300.0, 700.0, 2200.0], 0.1),
+    sonorant("Y", Glide, 0.07, [275.0, 2200.0, 2900.0], 0.1),
+    sonorant("L", Liquid, 0.07, [350.0, 1150.0, 2750.0], 0.25),
+    sonorant("R", Liquid, 0.075, [330.0, 1180.0, 1580.0], 0.12),
+    sonorant("RR", Tap, 0.065, [430.0, 1450.0, 2350.0], 0.35),
+    nasal("M", [260.0, 1000.0, 2250.0], 0.5, 700.0),
+    nasal("N", [260.0, 1600.0, 2600.0], 0.35, 1050.0),
+    nasal("NG", [260.0, 1900.0, 2250.0], 0.6, 1500.0),
     // Fricatives
-    obstruent("F", "f", Fricative, Voiceless, LIPS, 0.1, noise([7500.0, 1400.0], [4500.0, 900.0], [0.13, 0.03])),
-    obstruent("V", "v", Fricative, Voiced, LIPS, 0.065, noise([7500.0, 1400.0], [4500.0, 900.0], [0.05, 0.01])),
-    obstruent("TH", "θ", Fricative, Voiceless, TEETH, 0.095, noise([5600.0, 8000.0], [2600.0, 3000.0], [0.09, 0.07])),
-    obstruent("DH", "ð", Fricative, Voiced, TEETH, 0.05, noise([5600.0, 8000.0], [2600.0, 3000.0], [0.03, 0.02])),
-    obstruent("S", "s", Fricative, Voiceless, RIDGE, 0.11, noise([5600.0, 7600.0], [900.0, 1800.0], [0.3, 0.3])),
-    obstruent("Z", "z", Fricative, Voiced, RIDGE, 0.08, noise([5600.0, 7600.0], [900.0, 1800.0], [0.14, 0.14])),
-    obstruent("SH", "ʃ", Fricative, Voiceless, PALATE, 0.115, noise([2750.0, 4400.0], [500.0, 1500.0], [0.32, 0.25])),
-    obstruent("ZH", "ʒ", Fricative, Voiced, PALATE, 0.08, noise([2750.0, 4400.0], [500.0, 1500.0], [0.14, 0.11])),
-    obstruent("X", "x", Fricative, Voiceless, UVULA, 0.105, noise([1350.0, 3400.0], [350.0, 1200.0], [0.27, 0.09])),
-    sonorant("HH", "h", Aspirate, 0.065, [500.0, 1500.0, 2500.0], 1.0),
+    obstruent("F", Fricative, Voiceless, LIPS, 0.1, noise([7500.0, 1400.0], [4500.0, 900.0], [0.13, 0.03])),
+    obstruent("V", Fricative, Voiced, LIPS, 0.065, noise([7500.0, 1400.0], [4500.0, 900.0], [0.05, 0.01])),
+    obstruent("TH", Fricative, Voiceless, TEETH, 0.095, noise([5600.0, 8000.0], [2600.0, 3000.0], [0.09, 0.07])),
+    obstruent("DH", Fricative, Voiced, TEETH, 0.05, noise([5600.0, 8000.0], [2600.0, 3000.0], [0.03, 0.02])),
+    obstruent("S", Fricative, Voiceless, RIDGE, 0.11, noise([5600.0, 7600.0], [900.0, 1800.0], [0.3, 0.3])),
+    obstruent("Z", Fricative, Voiced, RIDGE, 0.08, noise([5600.0, 7600.0], [900.0, 1800.0], [0.14, 0.14])),
+    obstruent("SH", Fricative, Voiceless, PALATE, 0.115, noise([2750.0, 4400.0], [500.0, 1500.0], [0.32, 0.25])),
+    obstruent("ZH", Fricative, Voiced, PALATE, 0.08, noise([2750.0, 4400.0], [500.0, 1500.0], [0.14, 0.11])),
+    obstruent("X", Fricative, Voiceless, UVULA, 0.105, noise([1350.0, 3400.0], [350.0, 1200.0], [0.27, 0.09])),
+    sonorant("HH", Aspirate, 0.065, [500.0, 1500.0, 2500.0], 1.0),
     // Plosives and affricates
-    obstruent("P", "p", Plosive, Voiceless, LIPS, 0.08, noise([800.0, 2500.0], [700.0, 3000.0], [0.18, 0.05])),
-    obstruent("B", "b", Plosive, Voiced, LIPS, 0.075, noise([700.0, 2200.0], [700.0, 3000.0], [0.12, 0.03])),
-    obstruent("T", "t", Plosive, Voiceless, RIDGE, 0.075, noise([4000.0, 6500.0], [1200.0, 3000.0], [0.32, 0.18])),
-    obstruent("D", "d", Plosive, Voiced, RIDGE, 0.065, noise([3600.0, 6000.0], [1200.0, 3000.0], [0.18, 0.09])),
-    obstruent("K", "k", Plosive, Voiceless, VELUM, 0.08, noise([0.0, 4200.0], [350.0, 1500.0], [0.36, 0.08])),
-    obstruent("G", "ɡ", Plosive, Voiced, VELUM, 0.07, noise([0.0, 4000.0], [350.0, 1500.0], [0.22, 0.04])),
-    obstruent("Q", "ɢ", Plosive, Voiced, UVULA, 0.075, noise([1250.0, 3300.0], [400.0, 1200.0], [0.24, 0.05])),
-    obstruent("CH", "tʃ", Affricate, Voiceless, PALATE, 0.13, noise([2850.0, 4600.0], [550.0, 1600.0], [0.34, 0.26])),
-    obstruent("JH", "dʒ", Affricate, Voiced, PALATE, 0.105, noise([2750.0, 4400.0], [550.0, 1600.0], [0.18, 0.13])),
-    sonorant("QQ", "ʔ", Glottal, 0.055, [500.0, 1500.0, 2500.0], 1.0),
+    obstruent("P", Plosive, Voiceless, LIPS, 0.08, noise([800.0, 2500.0], [700.0, 3000.0], [0.18, 0.05])),
+    obstruent("B", Plosive, Voiced, LIPS, 0.075, noise([700.0, 2200.0], [700.0, 3000.0], [0.12, 0.03])),
+    obstruent("T", Plosive, Voiceless, RIDGE, 0.075, noise([4000.0, 6500.0], [1200.0, 3000.0], [0.32, 0.18])),
+    obstruent("D", Plosive, Voiced, RIDGE, 0.065, noise([3600.0, 6000.0], [1200.0, 3000.0], [0.18, 0.09])),
+    obstruent("K", Plosive, Voiceless, VELUM, 0.08, noise([0.0, 4200.0], [350.0, 1500.0], [0.36, 0.08])),
+    obstruent("G", Plosive, Voiced, VELUM, 0.07, noise([0.0, 4000.0], [350.0, 1500.0], [0.22, 0.04])),
+    obstruent("Q", Plosive, Voiced, UVULA, 0.075, noise([1250.0, 3300.0], [400.0, 1200.0], [0.24, 0.05])),
+    obstruent("CH", Affricate, Voiceless, PALATE, 0.13, noise([2850.0, 4600.0], [550.0, 1600.0], [0.34, 0.26])),
+    obstruent("JH", Affricate, Voiced, PALATE, 0.105, noise([2750.0, 4400.0], [550.0, 1600.0], [0.18, 0.13])),
+    sonorant("QQ", Glottal, 0.055, [500.0, 1500.0, 2500.0], 1.0),
 ];
 
 /// A phoneme of the inventory.
@@ -236,11 +215,6 @@ impl Phoneme {
     /// Name in the inventory.
     pub fn name(self) -> &'static str {
         self.traits().name
-    }
-
-    /// Symbol in the International Phonetic Alphabet.
-    pub fn ipa(self) -> &'static str {
-        self.traits().ipa
     }
 
     /// Whether it forms a syllable.

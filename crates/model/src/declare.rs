@@ -207,13 +207,13 @@ impl<'a> Declare<'a> {
     }
 
     /// Declares `NAME.weight [in, out]` and `NAME.bias`, as GPT-2 stores its linear layers.
-    pub fn linear_transposed(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
+    pub(crate) fn linear_transposed(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
         let weight = self.weight(&format!("{name}.weight"), &[from, out], &[1, 0], &[out, from], init);
         Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
     }
 
     /// Declares `NAME.weight [out, in, 1]` and `NAME.bias`: a convolution with one tap, used as a linear layer.
-    pub fn linear_of_conv(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
+    pub(crate) fn linear_of_conv(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
         let weight = self.weight(&format!("{name}.weight"), &[out, from, 1], &[0, 2, 1], &[out, from], init);
         Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
     }

@@ -261,7 +261,7 @@ impl Dvae {
     }
 
     /// Decodes rows `[batch, codes, code_width]` to a mel.
-    pub fn decode_rows(&self, tape: &mut Tape, rows: Value) -> Value {
+    pub(crate) fn decode_rows(&self, tape: &mut Tape, rows: Value) -> Value {
         let mut x = conv(tape, rows, self.decoded, Fused::default(), Conv1d::default());
         for block in &self.up_blocks {
             x = block.add(tape, x);

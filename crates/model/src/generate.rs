@@ -126,7 +126,7 @@ pub struct Spoken {
 pub struct Step<'a> {
     /// The sampled code; may be STOP.
     pub code: i32,
-    /// The logits it was sampled from; empty if the device samples ([`Generator::decode_in_bf16`]).
+    /// The logits it was sampled from; empty if the device samples ([`Generator::decode_together`]).
     pub logits: &'a [f32],
     /// The state that predicted it.
     pub latent: &'a [f32],
@@ -227,18 +227,6 @@ impl Generator {
             None => None,
         };
         Ok(Generator { engine, gpt, released, conditioning: None, sequence, textless, slots: None })
-    }
-
-    /// Decodes codes in bf16 with sampling on the device from now on, if the device supports it: many times faster, but
-    /// the blocks' weights are stored a second time. Returns whether it does. Call it before weights are loaded.
-    pub fn decode_in_bf16(&mut self) -> Result<bool, Error> {
-        let Some(cuda) = self.engine.cuda() else { return Ok(false) };
-        let options = SlotOptions { slots: 1, guided: self.is_guided(), bf16: true };
-        if !Slots::can_advance_together(cuda, &self.gpt.sizes, options) {
-            return Ok(false);
-        }
-        self.slots = Some(Box::new(Slots::on_cuda(Arc::clone(cuda), &self.gpt.sizes, options)?));
-        Ok(true)
     }
 
     /// Returns whether guidance is available.

@@ -105,7 +105,7 @@ impl Guards {
     /// | up to 3 codes: a sound | over [`Guards::loop_codes`] |
     /// | up to 15 codes, 700 ms: a word | six times, and over half as many codes again |
     /// | up to 64 codes, 3 s: a phrase | three times, and over [`Guards::loop_codes`] |
-    pub fn length_before_loop(&self, codes: &[i32]) -> Option<usize> {
+    pub(crate) fn length_before_loop(&self, codes: &[i32]) -> Option<usize> {
         let long = self.loop_codes;
         if long == 0 || codes.len() < long {
             return None;
@@ -161,8 +161,8 @@ impl Sampler {
         Sampler { options: options.clone(), seen, scores: Vec::new(), seed: stream(options.seed), drawn: 0 }
     }
 
-    /// Ids that the repetition penalty treats as spoken from the start.
-    pub fn initially_seen(start: i32) -> [usize; 2] {
+    /// Ids that the repetition penalty treats as already spoken at the start.
+    pub(crate) fn initially_seen(start: i32) -> [usize; 2] {
         [FILLER, usize::try_from(start).unwrap_or(FILLER)]
     }
 

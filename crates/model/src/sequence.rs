@@ -264,13 +264,8 @@ fn ids<'a>(
     }
 }
 
-/// Number of codes of a clip. The DVAE returns one more for a clip of whole strides; it is not used.
-pub fn code_count(samples: usize, stride: usize) -> usize {
-    samples.div_ceil(stride)
-}
-
-/// Fills each window of `[rows, frames, channels]` by repeating its first `lengths[row]` frames. A row of length 0 is
-/// left unchanged.
+/// Fills each window of `[rows, frames, channels]` by repeating its first `lengths[row]` frames. A row of length 0 is left
+/// unchanged.
 pub fn repeat_frames<T: Copy>(mels: &mut [T], channels: usize, lengths: &[i32]) {
     let row = mels.len() / lengths.len().max(1);
     assert!(channels > 0 && row.is_multiple_of(channels), "windows are whole frames");

@@ -37,7 +37,7 @@ impl WeightNormConv {
     }
 
     /// Like `conv1d` where the release stores the taps as `[out, in, taps, 1]`: a 2-D convolution over the height only.
-    pub fn conv2d_tall(
+    pub(crate) fn conv2d_tall(
         declare: &mut Declare,
         name: &str,
         ConvSizes { out, taps, from }: ConvSizes,

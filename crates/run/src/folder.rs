@@ -19,7 +19,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::checkpoint::{CheckpointError, CheckpointStore, Checkpoints};
+use crate::checkpoint::{CheckpointError, CheckpointStore};
 use crate::durable::{self, Appender, Disk, DurableError, fault};
 use crate::events::{EventLog, EventReader};
 use crate::exit::Exit;
@@ -359,11 +359,6 @@ impl RunFolder {
     pub fn replace_plan(&self, plan: &Plan) -> Result<(), FolderError> {
         self.assert_writing();
         Ok(durable::write_with(&*self.disk, &self.path.join(PLAN), plan.to_json().as_bytes())?)
-    }
-
-    /// Its checkpoints, for reading.
-    pub fn checkpoints(&self) -> Checkpoints {
-        Checkpoints::at(&self.path.join(CHECKPOINTS))
     }
 
     /// Its checkpoints, for writing.

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::cuda::library::{Libraries, Library, Status};
 pub use cpu::Cpu;
+pub(crate) use gpu::explain;
 pub use gpu::{Capability, Gpu};
 
 /// Oldest compute capability the kernels are compiled and tested for.

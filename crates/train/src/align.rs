@@ -7,6 +7,7 @@
 
 use crate::bad_records::BadRecords;
 use crate::error::TrainError;
+use crate::job_control::check_stop;
 use crate::overlay::{floats, position};
 use myxtts_data::record::{DVAE_MEL, RecordError, RecordSource, TOKENS};
 use myxtts_data::tokenizer::Tokenizer;
@@ -416,7 +417,7 @@ fn align(clips: Vec<Clip>, stop: &AtomicBool) -> Result<Vec<(u32, Aligned)>, Tra
         .collect();
     let mut gaussians = Gaussians::estimate(&some, &some_chains, &paths, states);
     for _ in 0..ROUNDS {
-        crate::stages::check_stop(stop)?;
+        check_stop(stop)?;
         paths = some.par_iter().zip(&some_chains).map(|(clip, chain)| gaussians.path(clip, chain)).collect();
         gaussians = Gaussians::estimate(&some, &some_chains, &paths, states);
     }

@@ -1,11 +1,12 @@
 //! How the base model (`--from`) reads text: its vocabulary, its cleaner, and the preset of its size.
 
+use crate::model::{GPT, check_base};
 use crate::preferences::is_set_by_user;
 use crate::run_error::RunError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::presets::{Networks, TextIds};
-use myxtts_model::weights::folder::{MANIFEST, VOCABULARY};
-use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_model::weights::ModelFolder;
+use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_run::folder::BASE_VOCABULARY_FILE;
 use myxtts_run::plan::{Plan, Preset, StageKind};
 use myxtts_run::progress::Progress;
@@ -37,15 +38,10 @@ impl BaseText {
     /// has no GPT, the only part that reads text tokens.
     pub fn load(from: &Path, stage: Option<StageKind>) -> Result<Option<BaseText>, RunError> {
         let owned = || from.to_owned();
-        if !from.join(MANIFEST).is_file() {
-            return Err(RunError::NotAModel { from: owned() });
-        }
+        check_base(from, stage)?;
         let folder = ModelFolder::open(from)?;
-        if !folder.manifest().parts.contains_key("gpt") {
+        if !folder.manifest().parts.contains_key(GPT) {
             return Ok(None);
-        }
-        if folder.part(Part::Dvae).is_none() && stage != Some(StageKind::Dvae) {
-            return Err(RunError::NoDvae { from: owned() });
         }
         let Some(bytes) = folder.text(VOCABULARY)? else {
             return Err(RunError::NoVocabulary { from: owned() });
@@ -59,12 +55,12 @@ impl BaseText {
             None => Cleaner::Default,
         };
         let vocabulary = Tokenizer::from_bytes(&bytes, &from.join(VOCABULARY))?;
-        let preset = folder.manifest().parts.get("gpt").and_then(preset_of);
+        let preset = folder.manifest().parts.get(GPT).and_then(preset_of);
         Ok(Some(BaseText { vocabulary, cleaner, preset }))
     }
 
     /// Sets the preset of the model's size in a plan, unless the user names one: learning rates and steps depend on it.
-    pub fn apply_preset(&self, plan: &mut Plan, progress: &dyn Progress) {
+    pub(crate) fn apply_preset(&self, plan: &mut Plan, progress: &dyn Progress) {
         let Some(preset) = self.preset.filter(|preset| *preset != plan.model.preset) else { return };
         if !is_set_by_user(plan, "model.preset") {
             progress.say(&format!("model.preset = {}: the size of the model", preset.name()));

@@ -82,7 +82,7 @@ impl RunDevices {
 
     /// Chooses the device of one process of several: the named one, the GPU with its local rank, the only visible one, or
     /// the CPU. `machines` has one entry per rank, all like that of this rank.
-    pub fn for_rank(
+    pub(crate) fn for_rank(
         plan: &Plan,
         device: Option<Device>,
         identity: &Identity,

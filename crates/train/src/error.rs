@@ -241,11 +241,13 @@ impl TrainError {
 /// settings or an installation fix, and [`Exit::Internal`] if a call failed.
 pub fn engine_exit(error: &myxtts_tensor::Error) -> Exit {
     use myxtts_tensor::Error;
+    use myxtts_tensor::cuda::compile::CompileError;
     use myxtts_tensor::cuda::nccl::{INVALID_USAGE, NcclError, REMOTE_ERROR};
     match error {
         Error::OutOfMemory { .. }
         | Error::Missing(_)
         | Error::Unsupported(_)
+        | Error::Compile(CompileError::Missing(_) | CompileError::Arch { .. })
         | Error::Nccl(NcclError::Library(_) | NcclError::Status { status: INVALID_USAGE, .. }) => Exit::Usage,
         // Other machines may be reached later, or are gone.
         Error::Nccl(NcclError::TimedOut { .. } | NcclError::Status { status: REMOTE_ERROR, .. }) => {
@@ -264,6 +266,7 @@ mod tests {
     use super::*;
     use myxtts_tensor::Error;
     use myxtts_tensor::collective::CollectiveError;
+    use myxtts_tensor::cuda::compile::{Arch, CompileError};
     use myxtts_tensor::cuda::nccl::NcclError;
 
     #[test]
@@ -273,9 +276,11 @@ mod tests {
             |status| Error::from(NcclError::Status { call: "a call", status, message: text() }).into();
         let driver = Error::Driver { doing: text(), reason: text() };
         let ended = CollectiveError::Ended { rank: 1, world: 2, reason: text() };
+        let too_old = CompileError::Arch { arch: Arch::new(5, 0), version: text(), supported: Vec::new() };
         let refused = std::io::Error::from(std::io::ErrorKind::WouldBlock);
         let cases: Vec<(TrainError, u8)> = vec![
             (Error::Unsupported(text()).into(), 2),
+            (Error::from(too_old).into(), 2),
             (Error::from(NcclError::Library(text())).into(), 2),
             (status(myxtts_tensor::cuda::nccl::INVALID_USAGE), 2),
             (TrainError::DeviceMemory(text()), 2),

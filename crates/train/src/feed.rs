@@ -12,7 +12,8 @@ mod maker;
 mod settings;
 mod sync_maker;
 
-pub use maker::{BatchCost, Finisher, Maker, field, maker_of};
+pub(crate) use maker::maker_of;
+pub use maker::{BatchCost, Finisher, Maker, field};
 pub use settings::{Depth, FeedSettings};
 
 use crate::error::TrainError;
@@ -233,7 +234,7 @@ impl<T: Send + 'static> Feed<T> {
 
     /// Waits until every slot holds a batch, and until `not_before`; returns the number of ready batches. Does not wait for
     /// a maker that has failed: the next batch returns its error.
-    pub fn wait_until_full(&self, not_before: Instant) -> usize {
+    pub(crate) fn wait_until_full(&self, not_before: Instant) -> usize {
         let Mode::Ahead(ahead) = &self.mode else { return 0 };
         let late = Instant::now() + STALL_TIMEOUT;
         loop {

@@ -95,7 +95,7 @@ pub mod resynthesize;
 pub use myxtts_speak::compute_device;
 
 pub use compute_device::ComputeDevice;
-pub use error::TrainError;
+pub use error::{TrainError, engine_exit};
 pub use model::Model;
 pub use run_error::RunError;
 pub use session::BestValidation;

@@ -131,7 +131,7 @@ impl Mirrored {
     }
 
     /// Sets the number of devices left out because a batch cannot be split evenly over more.
-    pub fn set_idle(&mut self, idle: usize) {
+    pub(crate) fn set_idle(&mut self, idle: usize) {
         self.idle = idle;
     }
 

@@ -4,13 +4,14 @@
 use crate::error::TrainError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::claims::check_gpt;
-use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
+use myxtts_model::weights::folder::{CONFIG, FolderWriter, MANIFEST, ModelFolder, Part, VOCABULARY};
 use myxtts_model::weights::grow::{TEXT_TABLES, grow_table};
 use myxtts_model::weights::sizes::Shapes;
 use myxtts_model::weights::tensors::{TensorSpec, View};
 use myxtts_model::weights::{ElementType, Reading, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use myxtts_run::durable::Disk;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::Engine;
 use myxtts_tensor::engine::Arena;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,23 @@ pub const DVAE: &str = "dvae";
 pub const DECODER: &str = "decoder";
 /// Name of the speaker encoder in the manifest.
 pub const SPEAKER: &str = "speaker";
+
+/// Checks that a folder has a model which `stage`, or every stage, can begin from.
+pub(crate) fn check_base(folder: &Path, stage: Option<StageKind>) -> Result<(), TrainError> {
+    let from = || folder.to_owned();
+    if !folder.join(MANIFEST).is_file() {
+        return Err(TrainError::NotAModel { from: from() });
+    }
+    let manifest = ModelFolder::read_manifest(folder)?;
+    if manifest.parts.is_empty() {
+        return Err(TrainError::NotAModel { from: from() });
+    }
+    let has_dvae = manifest.parts.contains_key(DVAE) && manifest.part(Part::Dvae).is_some();
+    if manifest.parts.contains_key(GPT) && !has_dvae && stage != Some(StageKind::Dvae) {
+        return Err(TrainError::NoDvae { from: from() });
+    }
+    Ok(())
+}
 
 /// A tensor as it is stored in files.
 #[derive(Clone, Debug)]
@@ -59,7 +77,7 @@ pub struct Model {
 impl Model {
     /// Opens a model folder; empty if the folder does not exist.
     pub fn open(path: &Path) -> Result<Model, TrainError> {
-        if !path.join(myxtts_model::weights::folder::MANIFEST).is_file() {
+        if !path.join(MANIFEST).is_file() {
             return Ok(Model::default());
         }
         let folder = ModelFolder::open(path)?;
@@ -67,7 +85,7 @@ impl Model {
             parts: folder.manifest().parts.clone(),
             trained: folder.manifest().trained.clone(),
             vocabulary: folder.text(VOCABULARY)?,
-            config: folder.text(myxtts_model::weights::folder::CONFIG)?,
+            config: folder.text(CONFIG)?,
             source: folder.manifest().source.clone(),
             licence: folder.manifest().licence.clone(),
             reading: folder.manifest().reading.clone(),
@@ -96,17 +114,17 @@ impl Model {
     }
 
     /// Sets the parts that serve as a starting point and are trained again.
-    pub fn set_retrained(&mut self, parts: Vec<&'static str>) {
+    pub(crate) fn set_retrained(&mut self, parts: Vec<&'static str>) {
         self.begun = parts;
     }
 
     /// Whether a part serves as a starting point only.
-    pub fn is_retrained(&self, part: &str) -> bool {
+    pub(crate) fn is_retrained(&self, part: &str) -> bool {
         self.begun.contains(&part)
     }
 
     /// Marks a part as trained again.
-    pub fn finish_retrained(&mut self, part: &str) {
+    pub(crate) fn finish_retrained(&mut self, part: &str) {
         self.begun.retain(|begun| *begun != part);
     }
 
@@ -146,12 +164,12 @@ impl Model {
     }
 
     /// Sets the vocabulary that text is tokenised with.
-    pub fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
+    pub(crate) fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
         self.vocabulary = Some(tokenizer.to_json());
     }
 
     /// Sets how text and recordings are preprocessed; returns the previous value if it differs.
-    pub fn set_reading(&mut self, reading: Reading) -> Option<Reading> {
+    pub(crate) fn set_reading(&mut self, reading: Reading) -> Option<Reading> {
         let before = self.reading.replace(reading);
         before.filter(|before| self.reading.as_ref() != Some(before))
     }
@@ -257,7 +275,7 @@ impl Model {
     }
 
     /// Stores how a part was trained, for the manifest.
-    pub fn set_trained(&mut self, part: &str, how: Value) {
+    pub(crate) fn set_trained(&mut self, part: &str, how: Value) {
         self.trained.insert(part.to_owned(), how);
     }
 
@@ -307,7 +325,7 @@ impl Model {
             writer.text(VOCABULARY, vocabulary)?;
         }
         if let Some(config) = &self.config {
-            writer.text(myxtts_model::weights::folder::CONFIG, config)?;
+            writer.text(CONFIG, config)?;
         }
         writer.finish()?;
         Ok(())

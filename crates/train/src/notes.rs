@@ -100,7 +100,7 @@ fn beyond_the_model(run: &PlannedRun<'_>) -> Vec<String> {
 }
 
 /// Notes on the clips of a corpus; an error if there is none to train on.
-pub fn corpus_notes(corpus: &Corpus, data: &DataPlan) -> Result<Vec<String>, RunError> {
+pub(crate) fn corpus_notes(corpus: &Corpus, data: &DataPlan) -> Result<Vec<String>, RunError> {
     let mut notes = Vec::new();
     match corpus.train.len() {
         0 => {

@@ -3,7 +3,7 @@
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::model::{DECODER, DVAE, GPT, Model};
+use crate::model::{DECODER, DVAE, GPT, Model, check_base};
 use crate::ranks::{RankError, Ranks, lead};
 use crate::session::Session;
 use crate::sizes::Sizes;
@@ -57,13 +57,8 @@ pub fn train(
     if model.is_empty()
         && let Some(from) = &request.from
     {
+        check_base(from, request.only)?;
         model = Model::open(from)?;
-        if model.is_empty() {
-            return Err(TrainError::NotAModel { from: from.clone() });
-        }
-        if model.has(GPT) && !model.has(DVAE) && request.only != Some(StageKind::Dvae) {
-            return Err(TrainError::NoDvae { from: from.clone() });
-        }
         // Parts that are fine-tuned are trained again, starting from their weights.
         model.set_retrained(retrained_parts(plan, request.only));
     }

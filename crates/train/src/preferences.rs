@@ -57,7 +57,7 @@ pub fn preferred(plan: &Plan, machine: ComputeDevice) -> Vec<(&'static str, Stri
 }
 
 /// Whether the user set a value; not the table, the tuning, or a preference of this module.
-pub fn is_set_by_user(plan: &Plan, path: &str) -> bool {
+pub(crate) fn is_set_by_user(plan: &Plan, path: &str) -> bool {
     plan.value(path).is_some_and(|resolved| {
         let origin = &resolved.origin;
         origin.is_explicit() && !matches!(origin, Origin::CommandLine { flag } if flag == ORIGIN)

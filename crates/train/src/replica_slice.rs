@@ -54,7 +54,7 @@ impl ReplicaSlice {
     }
 
     /// As [`of`](Self::of), where only `local` members of the group are on this machine.
-    pub fn of_rank(replica: Arc<dyn Collective>, local: usize) -> ReplicaSlice {
+    pub(crate) fn of_rank(replica: Arc<dyn Collective>, local: usize) -> ReplicaSlice {
         let share = ReplicaSlice::of(replica);
         ReplicaSlice { local: (local as u32).clamp(1, share.world), ..share }
     }

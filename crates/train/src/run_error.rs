@@ -109,24 +109,6 @@ pub enum RunError {
         /// The settings that are 0.
         settings: String,
     },
-    /// `--from` names a folder without a model.
-    #[error(
-        "{} is not a model folder: `myxtts import` converts a checkpoint to one, and every run has one in its folder `model`",
-        from.display()
-    )]
-    NotAModel {
-        /// The folder.
-        from: PathBuf,
-    },
-    /// The model has a GPT without the DVAE that its codes come from.
-    #[error(
-        "{} has a GPT and no DVAE: a new DVAE would give its audio codes another meaning; import the model again with --dvae",
-        from.display()
-    )]
-    NoDvae {
-        /// The model folder.
-        from: PathBuf,
-    },
     /// The model has a GPT without the vocabulary of its text tokens.
     #[error(
         "{} has a GPT and no {VOCABULARY}, so that the meaning of its text tokens is unknown; import it again with --vocab",
@@ -207,8 +189,6 @@ impl RunError {
             RunError::Corpus(error) => error.exit(),
             RunError::LostRequest { .. }
             | RunError::NoSteps { .. }
-            | RunError::NotAModel { .. }
-            | RunError::NoDvae { .. }
             | RunError::NoVocabulary { .. }
             | RunError::UnknownCleaner { .. }
             | RunError::FixedSettings { .. }

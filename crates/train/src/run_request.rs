@@ -79,13 +79,13 @@ fn read_events(folder: &RunFolder, source: std::io::Error) -> RunError {
 }
 
 /// The identity of a corpus, for the event log.
-pub fn corpus_event(source: &dyn RecordSource) -> serde_json::Value {
+pub(crate) fn corpus_event(source: &dyn RecordSource) -> serde_json::Value {
     let fingerprint: String = source.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect();
     json!({ "records": source.len(), "fingerprint": fingerprint })
 }
 
 /// Refuses a corpus that has changed since the first stage of a run.
-pub fn check_corpus(folder: &RunFolder, source: &dyn RecordSource) -> Result<(), RunError> {
+pub(crate) fn check_corpus(folder: &RunFolder, source: &dyn RecordSource) -> Result<(), RunError> {
     let (mut before, mut has_begun) = (None, false);
     let take = |event: Event| match event.kind.as_str() {
         CORPUS_EVENT => before = Some(event.fields),
@@ -106,7 +106,7 @@ pub fn check_corpus(folder: &RunFolder, source: &dyn RecordSource) -> Result<(),
 }
 
 /// Opens the folder of a run to resume it. Waits for the process that trained it before, if the system is just ending it.
-pub fn open_for_resume(
+pub(crate) fn open_for_resume(
     runs: &Path,
     name: &str,
     stop: &AtomicBool,
@@ -141,7 +141,7 @@ const STEP_SETTINGS: [(StageKind, &str); 3] = [
 
 /// Applies the settings given `now`, with `--resume`, to the plan of a run, and saves them with the run. Those that cannot
 /// change are refused by name.
-pub fn change_settings(
+pub(crate) fn change_settings(
     folder: &RunFolder,
     plan: &mut Plan,
     now: &Plan,

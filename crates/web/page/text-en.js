@@ -227,7 +227,6 @@ export default {
   statistic_p95: "p95",
   step_part_read: "Reading records",
   step_part_decode: "Decoding audio",
-  step_part_features: "Computing features",
   step_part_collate: "Collating rows",
   step_part_fill: "Filling inputs",
   step_part_blocked: "Waiting to upload",

@@ -227,7 +227,6 @@ export default {
   statistic_p95: "صدک ۹۵",
   step_part_read: "خواندن رکوردها",
   step_part_decode: "رمزگشایی صدا",
-  step_part_features: "محاسبهٔ ویژگی‌ها",
   step_part_collate: "چیدن سطرهای دسته",
   step_part_fill: "آماده‌سازی ورودی‌ها",
   step_part_blocked: "انتظار برای انتقال",

@@ -171,7 +171,7 @@ fn stored_runs_still_resume() {
         let run = RunFolder::view(&folder.join("runs"), RUN).unwrap();
         assert_eq!(run.plan().unwrap().training.dvae_steps, Some(4), "{name}");
         assert!(!run.events().read().unwrap().is_empty(), "{name}");
-        let checkpoints = run.checkpoints();
+        let checkpoints = Checkpoints::at(&run.path().join("checkpoints"));
         let latest = checkpoints.latest_valid().unwrap();
         assert!(latest.damaged.is_empty(), "{name}: {:?}", latest.damaged);
         let latest = latest.checkpoint.unwrap();

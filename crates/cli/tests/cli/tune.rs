@@ -32,6 +32,8 @@ fn a_sweep_is_measured_and_its_settings_can_be_trained_with() {
     assert!(!fs::read_to_string(folder.join("tuned.yaml")).unwrap().contains("num_workers:"));
     let again = myxtts(folder, &arguments).output().unwrap();
     assert_eq!(again.status.code(), Some(2), "a file was overwritten");
+    let absent = myxtts(folder, &["tune", "corpus", "--device", "cuda:99"]).output().unwrap();
+    assert_eq!(absent.status.code(), Some(2), "{}", String::from_utf8_lossy(&absent.stderr));
 }
 
 #[test]

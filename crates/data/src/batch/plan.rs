@@ -224,11 +224,6 @@ impl Plan {
         self.worst_order.len() as u64
     }
 
-    /// Returns the first step of an epoch.
-    pub fn epoch_start(&self, epoch: u64) -> u64 {
-        self.worst_steps() + epoch * self.per_epoch
-    }
-
     /// Position of each part's column in the source.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns

@@ -246,19 +246,6 @@ impl Settings {
         }
     }
 
-    /// Returns the settings for validating what these train: the same columns on `ladder`'s shapes, in a fixed order, every
-    /// record once.
-    pub fn validation(&self, ladder: Ladder) -> Self {
-        Settings {
-            tail: Tail::Short,
-            order: Order::Fixed,
-            worst_first: false,
-            ladder: Some(ladder),
-            balance: 1.0,
-            ..self.clone()
-        }
-    }
-
     /// Whether rows have companions.
     pub(crate) fn has_companions(&self) -> bool {
         self.parts.iter().any(|part| part.role == Role::Companion)

@@ -37,11 +37,6 @@ impl Fingerprint {
         self.bytes(name, &value.to_le_bytes())
     }
 
-    /// Adds a named float by its bits.
-    pub fn real(self, name: &str, value: f64) -> Self {
-        self.bytes(name, &value.to_bits().to_le_bytes())
-    }
-
     /// Adds name, dtype and width of each column.
     pub fn columns(self, columns: &[Column]) -> Self {
         columns.iter().fold(self.number("columns", columns.len() as u64), |this, column| {

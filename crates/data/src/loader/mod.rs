@@ -202,11 +202,6 @@ impl<S: Slab> Loader<S> {
         self.queue.stats()
     }
 
-    /// Returns the problems of bad records so far, each record once, by record number.
-    pub fn quarantined(&self) -> Vec<Problem> {
-        self.quarantine.problems()
-    }
-
     /// Stops, and returns the slabs that are not in use.
     pub fn close(mut self) -> Vec<S> {
         self.workers.stop();

@@ -37,7 +37,7 @@ impl Speakers {
     }
 
     /// Returns all records of a speaker, ascending.
-    pub fn records_of(&self, speaker: u32) -> &[u32] {
+    pub(crate) fn records_of(&self, speaker: u32) -> &[u32] {
         match self.starts.get(speaker as usize..speaker as usize + 2) {
             Some(&[start, end]) => &self.records[start as usize..end as usize],
             _ => &[],

@@ -15,7 +15,7 @@ use myxtts_run::seed::Seed;
 use proptest::prelude::*;
 
 use crate::batches::{numbers, rows};
-use crate::order::{plan_of, settings};
+use crate::order::{epoch_start, plan_of, settings};
 use crate::restores::{Resumable, restores_everywhere};
 use crate::synthetic::{Synthetic, speech_lengths};
 
@@ -76,7 +76,7 @@ fn eighteen_option_sets_have_one_order() {
                 });
                 let (source, plan) = planned(source, settings.clone());
                 let hash = finishes(move || {
-                    let until = plan.epoch_start(2) + 3;
+                    let until = epoch_start(&plan, 2) + 3;
                     let mut loaders: Vec<_> = (0..ranks)
                         .map(|rank| {
                             let options = Options {
@@ -137,7 +137,7 @@ fn a_loader_resumes_at_every_step() {
     let (source, plan) = planned(Synthetic::speech(50), Settings { worst_first: true, ..settings(8) });
     finishes(move || {
         restores_everywhere(|saved: Option<State>| {
-            let options = Options { workers: 3, until: Some(plan.epoch_start(2)), ..Options::default() };
+            let options = Options { workers: 3, until: Some(epoch_start(&plan, 2)), ..Options::default() };
             Bytes(start(&source, &plan, &saved.unwrap_or(plan.state(0)), options, 4))
         });
     });
@@ -247,7 +247,7 @@ fn a_worker_that_panics_or_hangs_is_replaced_and_the_order_is_unchanged() {
         );
         let room = format!("{workers} workers, {depth} ahead, {slabs} slabs");
         let notes = finishes(move || {
-            let until = Some(plan.epoch_start(2));
+            let until = Some(epoch_start(&plan, 2));
             let options =
                 Options { workers, depth, until, hang: Duration::from_millis(100), ..Options::default() };
             let notes = options.notes.clone();
@@ -308,7 +308,7 @@ fn a_bad_record_is_reported_once() {
     let source = Synthetic::speech(30).with(|faults| faults.bad.extend([7]));
     let (source, plan) = planned(source, settings(4));
     finishes(move || {
-        let options = Options { until: Some(plan.epoch_start(3)), ..Options::default() };
+        let options = Options { until: Some(epoch_start(&plan, 3)), ..Options::default() };
         let notes = options.notes.clone();
         let loader = start(&source, &plan, &plan.state(0), options, 4);
         assert!(loader.map(Result::unwrap).count() > 20);
@@ -338,11 +338,12 @@ fn bad_records_are_tolerated_up_to_the_budget_and_then_reported() {
         let (source, plan) = planned(source, settings(10));
         finishes(move || {
             let budget = FailureBudget { rate: 0.05, probation };
-            let until = Some(plan.epoch_start(3));
+            let until = Some(epoch_start(&plan, 3));
             let options = Options { workers: 3, budget, until, ..Options::default() };
+            let notes = options.notes.clone();
             let mut loader = start(&source, &plan, &plan.state(0), options, 5);
             let error = loader.find_map(Result::err);
-            (error.map(|error| error.to_string()), loader.quarantined().len(), loader.state().step)
+            (error.map(|error| error.to_string()), notes.take().len(), loader.state().step)
         })
     };
     let (error, named, _) = run(0..2, 100);
@@ -478,7 +479,7 @@ fn the_loader_reads_a_prepared_cache() {
     let store: Arc<dyn RecordSource> = Arc::new(Store::open(&cache).unwrap());
     let plan = Arc::new(Plan::new(&*store, 0..50, settings(8)).unwrap());
     let slabs = HostSlab::pool(3, plan.slab_bytes(1).unwrap());
-    let options = Options { until: Some(plan.epoch_start(1)), ..Options::default() };
+    let options = Options { until: Some(epoch_start(&plan, 1)), ..Options::default() };
     let loader = Loader::start(store.clone(), plan.clone(), &plan.state(0), options, slabs).unwrap();
     let mut found = std::collections::BTreeSet::new();
     for batch in loader {

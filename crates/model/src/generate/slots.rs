@@ -89,7 +89,7 @@ impl Slots {
     }
 
     /// Returns whether the device and its kernels can advance all slots in one step.
-    pub fn can_advance_together(cuda: &Cuda, sizes: &GptSizes, options: SlotOptions) -> bool {
+    pub(crate) fn can_advance_together(cuda: &Cuda, sizes: &GptSizes, options: SlotOptions) -> bool {
         options.bf16 && Fused::fits(cuda, sizes, options)
     }
 
@@ -209,7 +209,7 @@ impl Slots {
     }
 
     /// Starts several texts, with prompts processed together: all of them, or none if one cannot start.
-    pub fn join_many(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<SlotId>, GenerateError> {
+    pub(crate) fn join_many(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<SlotId>, GenerateError> {
         let mut speeches = Vec::with_capacity(requests.len());
         for SpeechRequest { voice, text: Guided { text, textless }, options } in requests {
             check(&self.sizes, voice, text)?;
@@ -276,11 +276,6 @@ impl Slots {
         self.speech(slot)?;
         self.speeches[slot.index] = None;
         Ok(())
-    }
-
-    /// Returns whether a slot may generate more, as far as is known.
-    pub fn is_running(&self, slot: SlotId) -> bool {
-        matches!(self.speeches.get(slot.index), Some(Some((serial, speech))) if *serial == slot.serial && speech.is_running())
     }
 
     /// Speaks one text to its end: `join`, `advance`, `take`, `leave`.

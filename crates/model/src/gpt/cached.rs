@@ -42,12 +42,12 @@ impl Caches {
 
 impl Gpt {
     /// Maximum rows of a sequence.
-    pub fn max_rows(&self) -> usize {
+    pub(crate) fn max_rows(&self) -> usize {
         self.sizes.perceiver.latents + self.sizes.text_positions() + self.sizes.audio_positions()
     }
 
     /// Declares caches for the longest sequence under `name`.
-    pub fn declare_caches(&self, declare: &mut Declare<'_>, name: &str) -> Caches {
+    pub(crate) fn declare_caches(&self, declare: &mut Declare<'_>, name: &str) -> Caches {
         let shape = [1, self.max_rows(), 2 * self.sizes.width];
         let cache = |i: usize| declare.state(&format!("{name}.{i}"), &shape, Init::Zeros);
         Caches { blocks: (0..self.blocks.len()).map(cache).collect() }

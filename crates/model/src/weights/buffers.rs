@@ -23,7 +23,7 @@ pub struct Buffer {
 }
 
 /// Returns whether a tensor is one of these buffers.
-pub fn is_buffer(name: &str) -> bool {
+pub(crate) fn is_buffer(name: &str) -> bool {
     name.ends_with(".num_batches_tracked") || name.contains(".speaker_encoder.torch_spec.")
 }
 

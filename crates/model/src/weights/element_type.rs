@@ -30,7 +30,7 @@ impl ElementType {
     }
 
     /// Returns whether this is a floating-point type. Model folders store all of those as f32.
-    pub fn is_float(self) -> bool {
+    pub(crate) fn is_float(self) -> bool {
         matches!(self, ElementType::F64 | ElementType::F32 | ElementType::F16 | ElementType::Bf16)
     }
 
@@ -49,7 +49,7 @@ impl ElementType {
     }
 
     /// Returns the type of a torch storage class.
-    pub fn from_storage(name: &str) -> Option<ElementType> {
+    pub(crate) fn from_storage(name: &str) -> Option<ElementType> {
         const ALL: [ElementType; 8] = [
             ElementType::F64,
             ElementType::F32,
@@ -64,7 +64,7 @@ impl ElementType {
     }
 
     /// Converts a safetensors type; `None` if it is not supported here.
-    pub fn from_safetensors(kind: safetensors::Dtype) -> Option<ElementType> {
+    pub(crate) fn from_safetensors(kind: safetensors::Dtype) -> Option<ElementType> {
         use safetensors::Dtype;
         Some(match kind {
             Dtype::F64 => ElementType::F64,

@@ -80,7 +80,7 @@ impl Part {
     }
 
     /// Returns the part that is stored under a file name.
-    pub fn of_file(name: &str) -> Option<Part> {
+    pub(crate) fn of_file(name: &str) -> Option<Part> {
         Part::ALL.into_iter().find(|part| part.files().any(|file| file == name))
     }
 

@@ -5,47 +5,13 @@
 
 use myxtts_run::seed::Seed;
 
-use super::{ModelFolder, WeightsError};
-
-/// Tensors that have one row per text token.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TextTables {
-    /// `gpt.text_embedding.weight`, `[tokens, dim]`.
-    pub embedding: Vec<f32>,
-    /// `gpt.text_head.weight`, `[tokens, dim]`.
-    pub head: Vec<f32>,
-    /// `gpt.text_head.bias`, `[tokens]`.
-    pub bias: Vec<f32>,
-}
-
-/// Names of those tensors.
+/// Names of the tensors that have one row per text token.
 pub const TEXT_TABLES: [&str; 3] =
     ["gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias"];
 
 /// Extends `name`, one of [`TEXT_TABLES`], to `tokens` rows. `old` contains whole rows, at most `tokens` of them.
 pub fn grow_table(name: &str, old: &[f32], width: usize, tokens: usize, seed: u64) -> Vec<f32> {
     grow(old, width, tokens, Seed::new(seed).derive("new text tokens").derive(name))
-}
-
-/// Returns a model's text tables extended to `tokens` rows. Shrinking is an error: an id in use would lose its row.
-pub fn grow_text(folder: &ModelFolder, tokens: usize, seed: u64) -> Result<TextTables, WeightsError> {
-    let [name, head, bias] = TEXT_TABLES;
-    let shape = folder.tensor(name).map(|view| view.shape.to_vec());
-    let Some(&[rows, dim]) = shape.as_deref() else {
-        return Err(WeightsError::content(folder.path(), format!("{name} is not a table")));
-    };
-    if tokens < rows {
-        let what = format!("its vocabulary has {rows} tokens; it cannot shrink to {tokens}");
-        return Err(WeightsError::content(folder.path(), what));
-    }
-    let grown = |name: &str, width: usize| {
-        let old = folder.numbers(name)?;
-        if old.len() != rows * width {
-            return Err(WeightsError::content(folder.path(), format!("{name} does not have {rows} rows")));
-        }
-        Ok(grow_table(name, &old, width, tokens, seed))
-    };
-    Ok(TextTables { embedding: grown(name, dim)?, head: grown(head, dim)?, bias: grown(bias, 1)? })
 }
 
 /// Extends a table of `width` channels to `rows` rows, starting with `old`.

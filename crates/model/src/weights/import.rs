@@ -228,7 +228,7 @@ pub fn import(
 }
 
 /// [`import`] with a custom list of expected tensors.
-pub fn import_expecting(
+pub(crate) fn import_expecting(
     sources: &Sources,
     disk: &dyn Disk,
     output: &Path,

@@ -157,7 +157,7 @@ impl<'b> Pickle<'b> {
     }
 
     /// [`Self::parse`] with other limits.
-    pub fn parse_with_limits(bytes: &'b [u8], limits: &Limits) -> Result<Pickle<'b>, PickleError> {
+    pub(crate) fn parse_with_limits(bytes: &'b [u8], limits: &Limits) -> Result<Pickle<'b>, PickleError> {
         let limit = limits.bytes.min(u32::MAX as usize);
         if bytes.len() > limit {
             return Err(PickleError::TooLarge { what: "bytes", limit });
@@ -234,7 +234,7 @@ impl<'p> Value<'p> {
     }
 
     /// Returns whether this is a dict.
-    pub fn is_dict(self) -> bool {
+    pub(crate) fn is_dict(self) -> bool {
         matches!(self.node(), Node::Dict(_))
     }
 

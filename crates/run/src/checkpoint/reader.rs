@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use super::error::{CheckpointError, Damage, Damaged};
 use super::manifest::{self, Blob, CHUNK_BYTES, Checkpoint, MANIFEST};
 use super::writer::file_name;
-use crate::durable::{self, Disk, fault};
 
 /// Name of the file that marks a pinned checkpoint.
 pub(super) const PINNED: &str = "pinned";
@@ -96,30 +95,6 @@ impl Checkpoints {
     pub(super) fn is_pinned(&self, name: &str) -> bool {
         // If this cannot be determined, it must not be deleted.
         self.dir.join(name).join(PINNED).try_exists().unwrap_or(true)
-    }
-
-    /// Protects a checkpoint from deletion until it is unpinned, also while another process trains. Returns an error if
-    /// it is being deleted.
-    pub fn pin(&self, name: &str) -> Result<(), CheckpointError> {
-        self.pin_on(&*fault::disk_from_env(), name)
-    }
-
-    /// Removes the protection of [`Self::pin`].
-    pub fn unpin(&self, name: &str) -> Result<(), CheckpointError> {
-        self.unpin_on(&*fault::disk_from_env(), name)
-    }
-
-    pub(super) fn pin_on(&self, disk: &dyn Disk, name: &str) -> Result<(), CheckpointError> {
-        durable::write_with(disk, &self.existing(name)?.join(PINNED), b"")?;
-        // A process that deletes renames the folder first and then checks for the pin: if the folder still has, or has
-        // again, its name, it stays.
-        self.existing(name).map(|_| ())
-    }
-
-    pub(super) fn unpin_on(&self, disk: &dyn Disk, name: &str) -> Result<(), CheckpointError> {
-        let folder = self.existing(name)?;
-        durable::remove(disk, &folder.join(PINNED))?;
-        Ok(durable::sync_folder(disk, &folder)?)
     }
 
     /// Folder of a checkpoint, damaged or not; an error if there is none of that name.

@@ -89,16 +89,6 @@ impl CheckpointStore {
         self.checkpoints.load(name)
     }
 
-    /// Protects a checkpoint from deletion until it is unpinned.
-    pub fn pin(&mut self, name: &str) -> Result<(), CheckpointError> {
-        self.checkpoints.pin_on(&*self.disk, name)
-    }
-
-    /// Removes the protection of [`Self::pin`].
-    pub fn unpin(&mut self, name: &str) -> Result<(), CheckpointError> {
-        self.checkpoints.unpin_on(&*self.disk, name)
-    }
-
     /// Deletes expired checkpoints and returns their names. To be called after a save.
     ///
     /// Damaged checkpoints are neither counted nor deleted: the user may want to inspect them.
@@ -134,7 +124,7 @@ impl CheckpointStore {
         let renamed = self.disk.rename(&folder, &doomed);
         renamed.map_err(DurableError::at("rename to", &doomed))?;
         if unless_pinned && doomed.join(PINNED).exists() {
-            // Pinned by another process in the meantime; `pin` also checks afterwards.
+            // Pinned by someone else in the meantime.
             let back = self.disk.rename(&doomed, &folder);
             back.map_err(DurableError::at("rename to", &folder))?;
             return Ok(false);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::config::{Flag, HostResources, Sources, Tuned};
 use myxtts_run::durable::fault::{Effect, FaultPlan, FaultyDisk};
 use myxtts_run::folder::{FolderError, RunFolder};
@@ -29,7 +30,8 @@ fn a_run_is_created_and_resumed_with_its_own_plan() {
     // While it trains, other processes can read it but not train it.
     let seen = RunFolder::view(runs.path(), "mira").unwrap();
     assert_eq!(seen.events().read().unwrap().len(), 1);
-    assert_eq!(seen.checkpoints().latest_valid().unwrap().checkpoint.unwrap().step, 3);
+    let checkpoints = Checkpoints::at(&seen.path().join("checkpoints"));
+    assert_eq!(checkpoints.latest_valid().unwrap().checkpoint.unwrap().step, 3);
     let error = RunFolder::resume(runs.path(), "mira").err().unwrap();
     assert!(matches!(&error, FolderError::Lock(LockError::Held { .. })), "{error}");
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");

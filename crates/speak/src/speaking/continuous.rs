@@ -63,11 +63,6 @@ impl Speech {
         self.is_done
     }
 
-    /// Whether some samples were delivered.
-    pub fn has_begun(&self) -> bool {
-        self.current.delivered
-    }
-
     /// Number of tokens of the text.
     pub fn tokens(&self) -> usize {
         self.encoded.ids.len()
@@ -76,11 +71,6 @@ impl Speech {
     /// Number of codes of the current attempt so far.
     pub fn codes(&self) -> usize {
         self.current.codes.len()
-    }
-
-    /// The attempts that have ended.
-    pub fn attempts(&self) -> &[Attempt] {
-        &self.attempts
     }
 }
 

@@ -27,11 +27,6 @@ impl Arch {
         Arch { major, minor, specific: false }
     }
 
-    /// The architecture-specific variant: `sm_90a` of `sm_90`.
-    pub const fn specific(self) -> Arch {
-        Arch { specific: true, ..self }
-    }
-
     /// The best architecture this machine's NVRTC supports for a device: code runs on later minor versions of its
     /// major version.
     pub fn for_device(major: u32, minor: u32) -> Result<Arch, CompileError> {
@@ -225,7 +220,7 @@ mod tests {
         for text in ["sm_75", "sm_90a", "sm_120"] {
             assert_eq!(text.parse::<Arch>().unwrap().to_string(), text);
         }
-        assert_eq!("sm_90a".parse(), Ok(Arch::new(9, 0).specific()));
+        assert_eq!("sm_90a".parse(), Ok(Arch { specific: true, ..Arch::new(9, 0) }));
         for text in ["", "sm_", "sm_9", "90", "compute_90", "sm_90b", "sm_+9", "sm_99999999999"] {
             assert!(text.parse::<Arch>().is_err(), "{text}");
         }

@@ -5,6 +5,7 @@ use super::compile::Arch;
 use super::gemm::{Element, Gemm, GemmEngine, GemmTable, Lt, Operands};
 use super::library::{Library, require};
 use super::memory::DeviceMemory;
+use crate::device::explain;
 use crate::error::Error;
 use crate::kernels;
 use cudarc::driver::{result, sys};
@@ -81,8 +82,12 @@ impl Cuda {
         for library in [Library::Driver, Library::Nvrtc, Library::CublasLt] {
             require(library)?;
         }
-        result::init().map_err(|e| Error::driver("start", e))?;
-        let device = result::device::get(ordinal as i32)
+        let missing = |why: String| Error::Unsupported(format!("there is no cuda:{ordinal}: {why}"));
+        result::init().map_err(|e| missing(explain_start(e)))?;
+        let count = result::device::get_count().map_err(|e| Error::driver("count the devices", e))?;
+        let number = i32::try_from(ordinal).ok().filter(|number| *number < count);
+        let number = number.ok_or_else(|| missing(format!("the number of GPUs here is {count}")))?;
+        let device = result::device::get(number)
             .map_err(|e| Error::driver(format!("find the device cuda:{ordinal}"), e))?;
         let name =
             result::device::get_name(device).map_err(|e| Error::driver("query the name of the device", e))?;
@@ -383,6 +388,12 @@ impl Drop for Cuda {
             let _ = unsafe { result::event::destroy(event) };
         }
     }
+}
+
+/// Why the driver did not start. Most often there is no GPU, or `CUDA_VISIBLE_DEVICES` hides all.
+fn explain_start(error: result::DriverError) -> String {
+    let message = error.error_string().map_or("unknown error".into(), |text| text.to_string_lossy());
+    explain(error.0 as i32, &message)
 }
 
 /// Compiles kernel files that are not in the cache, and loads all of them.

@@ -66,8 +66,8 @@ pub(super) fn list() -> Result<Vec<Gpu>, String> {
 
 const NO_DEVICE: c_int = 100;
 
-/// Explains a driver error to the user.
-fn explain(code: c_int, message: &str) -> String {
+/// Explains to the user why the driver did not start.
+pub(crate) fn explain(code: c_int, message: &str) -> String {
     match code {
         NO_DEVICE => match std::env::var("CUDA_VISIBLE_DEVICES") {
             Ok(hidden) => {

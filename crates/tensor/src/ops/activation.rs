@@ -139,7 +139,7 @@ impl Function {
 
     /// `f'(x)`.
     #[inline(always)]
-    pub fn slope_at(self, x: f32) -> f32 {
+    pub(crate) fn slope_at(self, x: f32) -> f32 {
         match self {
             Function::GeluTanh => vector::gelu_tanh_slope(x),
             Function::GeluErf => vector::gelu_erf_slope(x),

@@ -225,7 +225,7 @@ impl Gradients<'_> {
     }
 
     /// The gradient of the `j`-th output, or `None` if none flows to it.
-    pub fn output_gradient(&mut self, j: usize) -> Option<Value> {
+    pub(crate) fn output_gradient(&mut self, j: usize) -> Option<Value> {
         let gradient = self.state.of.get(&self.node.outputs[j]).copied();
         self.flush_if_pending(gradient);
         gradient
@@ -248,7 +248,7 @@ impl Gradients<'_> {
 
     /// Sums `count` partial results into the targets; each part holds the elements of all targets one after
     /// another. Several such sums share a kernel and run at the latest at the end of the backward pass.
-    pub fn sum_parts(&mut self, parts: Value, count: usize, targets: &[Target]) {
+    pub(crate) fn sum_parts(&mut self, parts: Value, count: usize, targets: &[Target]) {
         self.state.pending.push(Pending { parts, count, targets: targets.to_vec() });
         if self.state.pending.len() == ops::sum_parts::MAX_SUMS {
             self.tape.flush_sums(self.state);
@@ -287,7 +287,7 @@ impl Gradients<'_> {
     }
 
     /// Adds an operation that writes the targets and then new values.
-    pub fn push_with_outputs(
+    pub(crate) fn push_with_outputs(
         &mut self,
         op: impl Op + 'static,
         inputs: &[Value],
@@ -300,7 +300,7 @@ impl Gradients<'_> {
     }
 
     /// Adds an operation that writes the targets and needs workspace.
-    pub fn push_with_workspace(
+    pub(crate) fn push_with_workspace(
         &mut self,
         op: impl Op + 'static,
         inputs: &[Value],

@@ -260,7 +260,7 @@ impl Tape {
     }
 
     /// A whole buffer of the engine as one value.
-    pub fn engine_buffer(&mut self, kind: EngineBuffer) -> Value {
+    pub(crate) fn engine_buffer(&mut self, kind: EngineBuffer) -> Value {
         self.stored(ParameterSlot::EngineBuffer(kind))
     }
 
@@ -314,7 +314,7 @@ impl Tape {
     }
 
     /// Returns an id that is unique on this tape, which selects the random stream of an operation.
-    pub fn next_stream(&mut self) -> u32 {
+    pub(crate) fn next_stream(&mut self) -> u32 {
         self.streams += 1;
         self.streams
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 impl Tape {
     /// Replaces a value (f32, without a gradient) by its sum over all replicas, for all later readers.
-    pub fn sum_over_replicas(&mut self, value: Value) {
+    pub(crate) fn sum_over_replicas(&mut self, value: Value) {
         let info = self.info(value);
         assert!(
             info.dtype == DType::F32 && !info.differentiable,

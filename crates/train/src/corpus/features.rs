@@ -53,7 +53,7 @@ impl FeatureSetup {
     /// Its cache is a subfolder of the corpus cache: the same clips tokenised with another vocabulary are different records,
     /// and a cache prepared for training from scratch stays as it is. The two share one cache only if their vocabularies are
     /// equal.
-    pub fn for_model(
+    pub(crate) fn for_model(
         base: &Tokenizer,
         corpus: &Corpus,
         plan: &DataPlan,
@@ -78,7 +78,7 @@ impl FeatureSetup {
 
     /// The setup for several corpora: one vocabulary for all of them, or that of a model. It is stored in `home`, in a folder
     /// named after the texts and options it was trained with, so that the same corpora find it again and others do not.
-    pub fn for_several(
+    pub(crate) fn for_several(
         base: Option<&Tokenizer>,
         corpora: &[&Corpus],
         home: &Path,
@@ -138,8 +138,8 @@ impl FeatureSetup {
         Ok(durable::write_with(disk, &self.vocabulary_file, &written)?)
     }
 
-    /// The same setup for another cache. Its vocabulary counts as saved.
-    pub fn with_cache(&self, cache: PathBuf) -> Result<FeatureSetup, CorpusError> {
+    /// The same setup for another cache; its vocabulary is saved already.
+    pub(crate) fn with_cache(&self, cache: PathBuf) -> Result<FeatureSetup, CorpusError> {
         let tokenizer = Tokenizer::from_bytes(&self.extractor.tokenizer().to_json(), &self.vocabulary_file)?;
         Ok(FeatureSetup {
             extractor: Extractor::new(self.extractor.recipe().clone(), tokenizer),
@@ -168,7 +168,7 @@ impl FeatureSetup {
 
 /// The cache folder of a corpus for records tokenised with the vocabulary of another corpus: a subfolder of the corpus
 /// cache, unless both have the same vocabulary.
-pub fn cache_for(home: &Path, vocabulary: &Tokenizer) -> PathBuf {
+pub(crate) fn cache_for(home: &Path, vocabulary: &Tokenizer) -> PathBuf {
     match Tokenizer::load(&home.join(TOKENIZER_FILE)) {
         Ok(saved) if saved.fingerprint() == vocabulary.fingerprint() => home.to_owned(),
         _ => home.join(format!("from-{}", short(&vocabulary.fingerprint()))),

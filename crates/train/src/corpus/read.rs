@@ -39,7 +39,7 @@ pub fn read_demo(plan: &DataPlan, progress: &dyn Progress) -> Result<Corpus, Cor
 
 /// Writes and reads the demo corpus for training: two voices and one language, so that there is something to hear after
 /// minutes.
-pub fn read_demo_voice(plan: &DataPlan, progress: &dyn Progress) -> Result<Corpus, CorpusError> {
+pub(crate) fn read_demo_voice(plan: &DataPlan, progress: &dyn Progress) -> Result<Corpus, CorpusError> {
     let root = Path::new(DEMO_VOICE_FOLDER);
     progress.say(&format!("no corpus given: using the built-in demo corpus in {DEMO_VOICE_FOLDER}/"));
     let options = DemoOptions {

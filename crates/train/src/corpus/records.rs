@@ -58,7 +58,7 @@ impl RecordMode {
     }
 
     /// Checks that `data.cache_columns` names every array that the stages read.
-    pub fn check_columns(plan: &DataPlan) -> Result<(), CorpusError> {
+    pub(crate) fn check_columns(plan: &DataPlan) -> Result<(), CorpusError> {
         let has = |column: &Column| plan.cache_columns.iter().any(|name| name == column.name);
         let missing: Vec<&str> = COLUMNS.iter().filter(|column| !has(column)).map(|c| c.name).collect();
         if missing.is_empty() {

@@ -258,7 +258,7 @@ impl CorpusSet {
     }
 
     /// Number of [`Self::utterances`] that are of the training corpora; they come first.
-    pub fn training_utterances(&self) -> usize {
+    pub(crate) fn training_utterances(&self) -> usize {
         self.training.iter().map(|corpus| corpus.utterances.len()).sum()
     }
 

@@ -104,7 +104,7 @@ fn listed_split(utterances: &[Utterance], listed: &ValidationSet) -> HeldOut {
 
 impl ValidationSet {
     /// The list that is saved of a split.
-    pub fn from_split(found: &HeldOut, utterances: &[Utterance], plan: &Plan) -> ValidationSet {
+    pub(crate) fn from_split(found: &HeldOut, utterances: &[Utterance], plan: &Plan) -> ValidationSet {
         let ids = |side: &[usize]| side.iter().map(|&at| utterances[at].id.clone()).collect();
         ValidationSet {
             corpus: plan.data.val_data.clone(),

@@ -151,7 +151,6 @@ fn batch(queued: &Submitted, step: f64, period: f64) -> Batch {
         read: made.reading.as_secs_f64(),
         // Decoding and features together: both are done in one pass.
         decode: made.computing.as_secs_f64(),
-        features: 0.0,
         collate: made.collating.as_secs_f64(),
         fill: made.filling.as_secs_f64(),
         blocked: made.blocked.as_secs_f64(),

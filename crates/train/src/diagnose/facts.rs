@@ -68,7 +68,7 @@ impl<'a> Facts<'a> {
         self.of_shape.get(&batch.shape).copied().unwrap_or(self.step)
     }
 
-    pub fn shapes_met(&self) -> usize {
+    pub(crate) fn shapes_met(&self) -> usize {
         let shapes: std::collections::BTreeSet<_> = self.trace.batches.iter().map(|b| b.shape).collect();
         shapes.len()
     }
@@ -120,7 +120,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Variation of step times at equal shape.
-    pub fn step_variation(&self) -> f64 {
+    pub(crate) fn step_variation(&self) -> f64 {
         variation(&self.ratios())
     }
 
@@ -154,7 +154,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The single thread that is far slower than the others, and by which factor.
-    pub fn slow_worker(&self) -> Option<(usize, f64)> {
+    pub(crate) fn slow_worker(&self) -> Option<(usize, f64)> {
         let mut workers: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
         self.steady.iter().for_each(|batch| workers.entry(batch.worker).or_default().push(batch.load()));
         let medians: Vec<(usize, f64)> =

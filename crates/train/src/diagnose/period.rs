@@ -4,7 +4,7 @@ use crate::statistics::{mean, median, variance};
 use serde::Serialize;
 
 /// Correlation of a series with itself at `lag`: 1 is equal, 0 is unrelated.
-pub fn autocorrelation(series: &[f64], lag: usize) -> f64 {
+pub(crate) fn autocorrelation(series: &[f64], lag: usize) -> f64 {
     let (n, mean, variance) = (series.len(), mean(series), variance(series));
     if lag >= n || variance <= 0.0 {
         return 0.0;

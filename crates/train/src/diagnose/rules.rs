@@ -316,7 +316,7 @@ impl Facts<'_> {
         let setup = &self.trace.setup;
         let parts = [
             (Cause::Disk, "reading", self.mean(|b| b.read)),
-            (Cause::Decode, "decoding and features", self.mean(|b| b.decode + b.features)),
+            (Cause::Decode, "decoding and features", self.mean(|b| b.decode)),
             (Cause::Collate, "collation", self.mean(|b| b.collate)),
         ];
         if feed > load / setup.workers.max(1) as f64 {

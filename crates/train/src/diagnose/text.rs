@@ -10,10 +10,9 @@ use std::fmt::Write;
 pub(super) type Part = (&'static str, fn(&Batch) -> f64);
 
 /// Times of a batch, in the order they are spent.
-pub(super) const PARTS: [Part; 10] = [
+pub(super) const PARTS: [Part; 9] = [
     ("read", |batch| batch.read),
     ("decode", |batch| batch.decode),
-    ("features", |batch| batch.features),
     ("collate", |batch| batch.collate),
     ("fill", |batch| batch.fill),
     ("blocked", |batch| batch.blocked),
@@ -53,7 +52,7 @@ pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
         ));
     }
     let mean_of = |part: fn(&Batch) -> f64| mean(&trace.batches.iter().map(part).collect::<Vec<_>>());
-    let (read, computed) = (mean_of(|batch| batch.read), mean_of(|batch| batch.decode + batch.features));
+    let (read, computed) = (mean_of(|batch| batch.read), mean_of(|batch| batch.decode));
     if computed > 0.0 {
         lines.push(format!(
             "records are decoded and their features computed on demand: {} per batch, in addition to {} of reading",

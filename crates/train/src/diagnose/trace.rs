@@ -2,7 +2,7 @@
 //!
 //! | time | spent by | effect |
 //! |---|---|---|
-//! | `read`, `decode`, `features`, `collate` | one of the loader's threads | parallel to steps, divided over all threads |
+//! | `read`, `decode`, `collate` | one of the loader's threads | parallel to steps, divided over all threads |
 //! | `fill`, `blocked`, `upload` | the feed's thread | parallel to steps, one batch after the other |
 //! | `wait` | the training loop | the step cannot start |
 //! | `step` | the device | useful work |
@@ -23,10 +23,8 @@ pub struct Batch {
     pub worker: usize,
     /// Time to read its records.
     pub read: f64,
-    /// Time to decode audio, if records are computed on demand.
+    /// Time to decode audio and compute its features, where records are computed on demand.
     pub decode: f64,
-    /// Time to compute features; 0 if it is included in `decode`, since both are done in one pass.
-    pub features: f64,
     /// Time to collate its rows.
     pub collate: f64,
     /// Time to convert it to a program's inputs.
@@ -46,11 +44,11 @@ pub struct Batch {
 impl Batch {
     /// Time that a loader thread spent on it.
     pub fn load(&self) -> f64 {
-        self.read + self.decode + self.features + self.collate
+        self.read + self.decode + self.collate
     }
 
     /// Whether its time includes measuring or capturing a shape, its own or another's.
-    pub fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         self.compiled || self.beside_new
     }
 

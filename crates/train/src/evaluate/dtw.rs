@@ -109,19 +109,13 @@ impl Default for DtwOptions {
 /// The best path between two sequences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alignment {
-    /// Mean distance along the path, as [`distance`] returns it.
+    /// Mean Euclidean distance of frames along the path; infinite where either sequence is empty.
     pub distance: f32,
     /// Pairs of frame indices in order, of the first and of the second sequence; empty if either sequence is.
     pub pairs: Vec<(usize, usize)>,
 }
 
-/// Mean Euclidean distance of frames along the best path; infinite if either sequence is empty. Needs memory for two rows
-/// of sums, not for the whole table.
-pub fn distance(a: Frames<'_>, b: Frames<'_>, options: &DtwOptions) -> f32 {
-    Prepared::new(a, options).distance(&Prepared::new(b, options), options)
-}
-
-/// As [`distance`], with the path itself; needs one byte per pair of frames.
+/// The best path between two sequences of frames, and its distance; needs one byte per pair of frames.
 pub fn align(a: Frames<'_>, b: Frames<'_>, options: &DtwOptions) -> Alignment {
     let (a, b) = (Prepared::new(a, options), Prepared::new(b, options));
     let mut steps = vec![Step::Both; a.frames * b.frames];
@@ -191,6 +185,7 @@ impl Prepared {
         Prepared { frames: count, width, values }
     }
 
+    /// The distance alone, as [`align`] returns it. Needs memory for two rows of sums, not for the whole table.
     pub(super) fn distance(&self, other: &Prepared, options: &DtwOptions) -> f32 {
         self.walk(other, options, |_, _, _| ())
     }
@@ -260,6 +255,10 @@ mod tests {
 
     fn frames(values: &[f32], channels: usize) -> Frames<'_> {
         Frames::new(values, channels).unwrap()
+    }
+
+    fn distance(a: Frames<'_>, b: Frames<'_>, options: &DtwOptions) -> f32 {
+        Prepared::new(a, options).distance(&Prepared::new(b, options), options)
     }
 
     /// The definition: the minimum over all paths, by recursion.

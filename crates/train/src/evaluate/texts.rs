@@ -91,7 +91,7 @@ impl SpokenText {
 }
 
 /// The seed of one text: it depends only on the id, so that a text sounds the same in any list.
-pub fn seed_of(seed: u64, id: &str) -> u64 {
+pub(crate) fn seed_of(seed: u64, id: &str) -> u64 {
     Seed::new(seed).derive("text").derive(id).value()
 }
 

@@ -48,7 +48,7 @@ pub type Finisher<T> = Box<dyn FnMut(&Uploader, &mut Slot, usize, &mut T) -> Res
 /// Makes the batches of a plan in their order, from batch `first` on. `fill` converts each from its bytes and description,
 /// and records the time it was blocked. Batches are made ahead of time on threads, or on request if `options` have a
 /// depth of 0.
-pub fn maker_of<T: 'static>(
+pub(crate) fn maker_of<T: 'static>(
     source: Arc<dyn RecordSource>,
     batches: &Arc<Plan>,
     first: u64,

@@ -248,7 +248,7 @@ pub fn split_address(address: &str) -> Result<(String, u16), DiscoveryError> {
 }
 
 /// The first host of Slurm's compact list: `node[001-004,007],other` gives `node001`.
-pub fn first_host(list: &str) -> Option<String> {
+pub(crate) fn first_host(list: &str) -> Option<String> {
     let mut host = String::new();
     let mut rest = list.trim().chars();
     while let Some(c) = rest.next() {

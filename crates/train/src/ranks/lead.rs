@@ -198,7 +198,12 @@ impl Stage for Distributed {
 }
 
 /// Rank 0: announces a stage to the others, and sends them the model that it builds on.
-pub fn begin_stage(ranks: &Ranks, kind: StageKind, fine_tune: bool, model: &Model) -> Result<(), TrainError> {
+pub(crate) fn begin_stage(
+    ranks: &Ranks,
+    kind: StageKind,
+    fine_tune: bool,
+    model: &Model,
+) -> Result<(), TrainError> {
     ranks.order(&Order::Stage { kind, fine_tune })?;
     ranks.broadcast_bytes(Some(&model.to_bytes()?))?;
     Ok(())

@@ -259,7 +259,7 @@ impl Ranks {
     }
 
     /// Sends bytes of rank 0 to all others.
-    pub fn broadcast_bytes(&self, own: Option<&[u8]>) -> Result<Option<Vec<u8>>, RankError> {
+    pub(crate) fn broadcast_bytes(&self, own: Option<&[u8]>) -> Result<Option<Vec<u8>>, RankError> {
         match own {
             Some(bytes) => self.each(|stream| wire::send_blob(stream, bytes)).map(|_| None),
             None => match self.each(wire::receive_blob::<Order>)?.pop() {

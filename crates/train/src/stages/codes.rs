@@ -3,7 +3,7 @@
 use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::job_control::JobControl;
+use crate::job_control::{JobControl, check_stop};
 use crate::model::{DVAE, Model};
 use crate::overlay::{floats, position};
 use myxtts_data::loader::FailureBudget;
@@ -188,7 +188,7 @@ pub fn codes_of(
     progress.start("audio codes", source.len() as u64);
     for same in records.chunk_by(|one, other| length(one) == length(other)) {
         for batch in same.chunks(batch_rows(length(&same[0]))) {
-            super::check_stop(stop).inspect_err(|_| progress.finish())?;
+            check_stop(stop).inspect_err(|_| progress.finish())?;
             let read: Vec<_> = batch.par_iter().map(|&record| floats(source, record, DVAE_MEL)).collect();
             let mut mels = Vec::with_capacity(batch.len());
             for (&record, mel) in batch.iter().zip(read) {

@@ -78,7 +78,7 @@ impl LatentFile {
     }
 
     /// Bytes of the file.
-    pub fn file_bytes(&self) -> u64 {
+    pub(crate) fn file_bytes(&self) -> u64 {
         self.end
     }
 

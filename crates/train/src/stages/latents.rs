@@ -4,7 +4,7 @@ use super::gpt::fill::{Filler, GptBatch};
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{BatchCost, field};
-use crate::job_control::JobControl;
+use crate::job_control::{JobControl, check_stop};
 use crate::model::Model;
 use crate::overlay::{CODES, WithCodes};
 use crate::stages::latent_file::LatentFile;
@@ -21,7 +21,7 @@ use std::collections::hash_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Settings of [`latents_of`].
+/// Settings for computing the latents of all clips.
 #[derive(Clone, Copy)]
 pub struct LatentSettings<'a> {
     /// Mel frames of conditioning.
@@ -37,7 +37,7 @@ pub struct LatentSettings<'a> {
 }
 
 /// Computes the states of all records. A record has none if it does not fit the model, or if its states have NaN or Inf.
-pub fn latents_of(
+pub(crate) fn latents_of(
     source: &Arc<WithCodes>,
     model: &Model,
     machine: ComputeDevice,
@@ -87,7 +87,7 @@ pub fn latents_of(
     let mut silent = Vec::new();
     progress.start("latents", source.len() as u64);
     for batch in loader {
-        super::check_stop(stop).inspect_err(|_| progress.finish())?;
+        check_stop(stop).inspect_err(|_| progress.finish())?;
         let mut batch = batch?;
         let info = batch.info().clone();
         let (length, GptBatch { shape, .. }) =

@@ -20,7 +20,6 @@ pub use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::{OpTime, Ticket};
 use myxtts_tensor::{Control, Engine, ParameterId, Report};
 use serde_json::Value;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The order of clips.
@@ -293,11 +292,6 @@ fn describe_left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) 
     };
     let count = batches.excluded().len();
     Some(format!("{count} clips are left out, such as {}: {why}", id(first.record)))
-}
-
-/// Returns an error if the user asked to stop. Called between items of work before a stage.
-pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), TrainError> {
-    if stop.load(Ordering::Relaxed) { Err(TrainError::Interrupted) } else { Ok(()) }
 }
 
 /// Refuses a program that would exceed the memory limit of an engine, before any of it is allocated. `batch` is the setting

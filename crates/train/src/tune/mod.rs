@@ -51,7 +51,7 @@ pub fn tuned(
 }
 
 /// Calls `ask` with the memory forecast of a GPT stage, without building the stage.
-pub fn with_forecast<T>(
+pub(crate) fn with_forecast<T>(
     plan: &Plan,
     corpus: &Corpus,
     machines: &[ComputeDevice],

@@ -72,7 +72,7 @@ pub fn workers(facts: &Facts) -> Vec<usize> {
 }
 
 /// Buffer sizes that an exhaustive sweep tries, in addition to that of the rules.
-pub fn depths(facts: &Facts, rule: usize) -> Vec<usize> {
+pub(crate) fn depths(facts: &Facts, rule: usize) -> Vec<usize> {
     let mut depths = match facts.gpu {
         Some(_) => vec![4, 12, 24, rule],
         None => vec![2, 4, 12, rule],

@@ -4,7 +4,7 @@ use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_demo::{self as demo, DemoOptions, Language, VOICES};
 use myxtts_run::progress::Silent;
 use myxtts_tensor::random::Stream;
-use myxtts_train::evaluate::dtw::{DtwOptions, Frames};
+use myxtts_train::evaluate::dtw::{Frames, DtwOptions, align};
 use myxtts_train::evaluate::{cepstrum, rank};
 
 const CANDIDATES: usize = 20;
@@ -56,10 +56,14 @@ fn stretched(mel: &[f32], pace: f32) -> Vec<f32> {
 fn right(heard: &[Vec<f32>], references: &[Vec<f32>]) -> (usize, f32) {
     let candidates: Vec<Frames<'_>> = references.iter().map(|mel| frames(mel)).collect();
     let first = |(i, mel): (usize, &Vec<f32>)| {
-        rank::sentences(frames(mel), &candidates, &DtwOptions::default()).is_first(i)
+        rank::sentences(frames(mel), &candidates, &DtwOptions::default()).rank(i) == 1
     };
     let count = heard.iter().enumerate().filter(|&item| first(item)).count();
-    let sum: f32 = heard.iter().zip(&candidates).map(|(mel, b)| cepstrum::distortion(frames(mel), *b)).sum();
+    let distance = |(mel, other): (&Vec<f32>, &Frames<'_>)| {
+        let path = align(frames(mel), *other, &DtwOptions::default());
+        cepstrum::distortion_along(frames(mel), *other, &path)
+    };
+    let sum: f32 = heard.iter().zip(&candidates).map(distance).sum();
     (count, sum / heard.len() as f32)
 }
 

@@ -65,8 +65,7 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
         let mut a_time = |seconds: f64| seconds * draws.around(noise);
         let mut batch = Batch {
             read: a_time(0.006),
-            decode: a_time(0.010),
-            features: a_time(0.008),
+            decode: a_time(0.010) + a_time(0.008),
             collate: a_time(0.004),
             fill: a_time(0.002),
             upload: a_time(0.001),
@@ -86,9 +85,9 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
         batch.worker = worker;
         match fault {
             Fault::SlowDisk => batch.read *= 25.0,
-            Fault::SlowDecode => batch.decode *= 15.0,
+            Fault::SlowDecode => batch.decode *= 9.0,
             Fault::SlowWorker if worker == 2 => {
-                [&mut batch.read, &mut batch.decode, &mut batch.features, &mut batch.collate]
+                [&mut batch.read, &mut batch.decode, &mut batch.collate]
                     .into_iter()
                     .for_each(|time| *time *= 18.0);
             }

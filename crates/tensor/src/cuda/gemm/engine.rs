@@ -124,18 +124,6 @@ impl GemmEngine {
         Ok(())
     }
 
-    /// Whether the library supports the product: not every epilogue works with every type and layout.
-    pub fn supports(&self, gemm: &Gemm, operands: &Operands) -> Result<bool, GemmError> {
-        gemm.validate()?;
-        operands.check(gemm)?;
-        let key = Key::new(gemm, operands);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.plans.contains_key(&key) {
-            return Ok(true);
-        }
-        Ok(!Plan::new(&state.handle, &key)?.algorithms(operands, 1)?.is_empty())
-    }
-
     /// Finds the fastest algorithm, in the table or by timing, and stores it. Must not be called during capture.
     /// The operands are scratch: `d`, and what the epilogue writes, are overwritten. They should have the alignment
     /// of the real ones and contain no zeros, because a GPU uses less power on zeros and then clocks higher.

@@ -28,17 +28,17 @@ pub struct Regularization {
 
 impl Regularization {
     /// Whether any setting requires alignments.
-    pub fn needs_alignments(&self) -> bool {
+    pub(crate) fn needs_alignments(&self) -> bool {
         self.recombination > 0.0 || self.alignment_weight > 0.0 || self.diagonal
     }
 
     /// Whether an alignment head is trained.
-    pub fn aligns(&self) -> bool {
+    pub(crate) fn aligns(&self) -> bool {
         self.alignment_weight > 0.0 && self.alignments.is_some()
     }
 
     /// Tokens per code of the initial attention; `None` without diagonal start.
-    pub fn diagonal_rate(&self) -> Option<f64> {
+    pub(crate) fn diagonal_rate(&self) -> Option<f64> {
         self.alignments.as_ref().filter(|_| self.diagonal)?.rate()
     }
 
