@@ -20,6 +20,7 @@ mod long_text;
 #[cfg(target_os = "linux")]
 mod memory;
 mod narration;
+mod reading;
 mod several_speakers;
 mod speaking;
 mod synthesizer;

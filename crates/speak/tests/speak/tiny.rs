@@ -7,7 +7,7 @@ use myxtts_model::speaker::{SpeakerEncoder, SpeakerLayer, SpeakerSizes};
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::weights::tensors::TensorSpec;
-use myxtts_model::weights::{ElementType, FolderWriter, Part};
+use myxtts_model::weights::{ElementType, FolderWriter, Part, Reading};
 use myxtts_model::{Declare, Gpt, GptSizes};
 use myxtts_run::durable::OsDisk;
 use myxtts_tensor::{Device, Engine, EngineOptions, Precision};
@@ -45,11 +45,13 @@ struct Model<'a> {
     texts: &'a [(&'a str, &'a str)],
     /// Tensors by name, in release order, in place of the random ones.
     tensors: &'a BTreeMap<String, Vec<f32>>,
+    /// How its recordings were read in training.
+    reading: Option<Reading>,
 }
 
 impl Default for Model<'_> {
     fn default() -> Self {
-        Model { width: WIDTH, hidden: 16, stop: -50.0, texts: &TEXTS, tensors: &NO_TENSORS }
+        Model { width: WIDTH, hidden: 16, stop: -50.0, texts: &TEXTS, tensors: &NO_TENSORS, reading: None }
     }
 }
 
@@ -82,13 +84,20 @@ pub fn write_sized(path: &Path, parts: &[Part], width: usize, hidden: usize) {
     write_all(path, parts, Model { width, hidden, ..Model::default() });
 }
 
+/// The same trained on recordings that were trimmed and brought to a loudness.
+#[allow(dead_code)]
+pub fn write_prepared(path: &Path, parts: &[Part], trim_db: Option<f32>, loudness_lufs: Option<f64>) {
+    let reading = Some(Reading { cleaner: "default".to_owned(), trim_db, loudness_lufs });
+    write_all(path, parts, Model { reading, ..Model::default() });
+}
+
 static NO_TENSORS: BTreeMap<String, Vec<f32>> = BTreeMap::new();
 
 /// Texts whose letters are the vocabulary.
 const TEXTS: [(&str, &str); 2] = [("en", "hello world, this is a voice"), ("fa", "سلام دنیا")];
 
 fn write_all(path: &Path, parts: &[Part], model: Model<'_>) {
-    let Model { width, hidden, stop, texts, tensors: replaced } = model;
+    let Model { width, hidden, stop, texts, tensors: replaced, reading } = model;
     let options = TrainOptions { vocab_size: 200, ..TrainOptions::default() };
     let vocabulary = tokenizer::train(texts.iter().copied(), &options).unwrap();
     let mut declare = Declare::new(0.0, &|_| false);
@@ -123,6 +132,8 @@ fn write_all(path: &Path, parts: &[Part], model: Model<'_>) {
             "dvae.codebook.embed" => data.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 7) as f32 - 3.0),
             // A new decoder is almost silent: amplified to be audible.
             name if name.contains("conv_post") => data.iter_mut().for_each(|x| *x *= 200.0),
+            // A new encoder gives the same code for every sound: amplified to tell recordings apart.
+            "dvae.encoder.3.weight" if reading.is_some() => data.iter_mut().for_each(|x| *x *= 200.0),
             name => data = replaced.get(name).cloned().unwrap_or(data),
         }
         add(&one.name, &one.shape, data);
@@ -142,9 +153,12 @@ fn write_all(path: &Path, parts: &[Part], model: Model<'_>) {
     }
     folder.text(VOCABULARY, &vocabulary.to_json()).unwrap();
     folder.manifest().source = "a test".to_owned();
+    folder.manifest().reading = reading;
     folder.manifest().parts.insert("gpt".to_owned(), serde_json::json!({ "heads": heads }));
-    if parts.contains(&Part::Dvae) {
-        folder.manifest().parts.insert("dvae".to_owned(), serde_json::json!({}));
+    for (part, name) in [(Part::Dvae, "dvae"), (Part::Decoder, "decoder"), (Part::Speaker, "speaker")] {
+        if parts.contains(&part) {
+            folder.manifest().parts.insert(name.to_owned(), serde_json::json!({}));
+        }
     }
     folder.finish().unwrap();
 }
