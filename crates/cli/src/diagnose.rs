@@ -13,7 +13,7 @@ use myxtts_train::diagnose::{
     BatchSetup, Cause, Diagnosis, Fault, FaultKind, NoMachineSampler, Trace, TraceSettings, collect,
     diagnose, html, text,
 };
-use myxtts_train::session::AHEAD;
+use myxtts_train::session::steps_ahead;
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::stages;
 use myxtts_train::stages::gpt::Conditioning;
@@ -62,8 +62,8 @@ fn plant() -> impl TypedValueParser<Value = FaultKind> {
 
 /// Number of batches before the trace: the buffer fills, and most batch shapes occur.
 const WARM: u64 = 20;
-/// Batches that measure a step without a fault, before one is planted.
-const HEALTHY: TraceSettings = TraceSettings { batches: 12, warm: 8, ahead: AHEAD };
+/// Number of batches that measure a step without a fault, before one is planted, and of those before them.
+const HEALTHY: (u64, u64) = (12, 8);
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -104,14 +104,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut model = context.untrained(args.stage)?;
     let recipe = plan.recipe(args.stage, false);
     let mut stage = context.stage(args.stage, &recipe, &mut model)?;
-    let amount = TraceSettings { batches: args.num_batches, warm: WARM.min(args.num_batches), ahead: AHEAD };
+    let ahead = steps_ahead(&plan, machine.device != Device::Cpu);
+    let amount = TraceSettings { batches: args.num_batches, warm: WARM.min(args.num_batches), ahead };
     let setup = BatchSetup { workers: context.feeding.workers, batch_size: plan.data.batch_size };
     let seed = plan.training.seed;
     let mut sampler = NvmlSampler::start(machine.device);
     let mut hog = None;
     if let Some(fault) = fault {
-        // It is not armed yet, so that these steps are healthy.
-        let healthy = collect(&mut *stage, &recipe, seed, HEALTHY, setup, None, &mut NoMachineSampler)?;
+        let settings = TraceSettings { batches: HEALTHY.0, warm: HEALTHY.1, ahead };
+        // The fault is not armed yet, so that these steps are healthy.
+        let healthy = collect(&mut *stage, &recipe, seed, settings, setup, None, &mut NoMachineSampler)?;
         fault.arm(&healthy);
         hog = fault.hog().context("--plant cpu-hog: the programs that load the CPU could not be started")?;
     }

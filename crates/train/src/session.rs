@@ -35,6 +35,15 @@ use std::time::{Duration, Instant};
 
 /// Steps that may be queued on a GPU before the report of the first is waited for.
 pub const AHEAD: usize = 3;
+
+/// The number of steps that a run queues before it waits for the report of the first: none on a CPU, which computes a step when
+/// it is queued.
+pub fn steps_ahead(plan: &Plan, on_gpu: bool) -> usize {
+    // With eager debugging, a fault found in one step must not be attributed to another.
+    let overlaps = plan.data.optimize_cpu_gpu_overlap && !plan.training.enable_eager_debug;
+    if on_gpu && overlaps { AHEAD } else { 0 }
+}
+
 /// Number of losses that a spike is compared with, and number of consecutive spikes that count as a new level.
 const SPIKE_WINDOW: usize = 100;
 const SPIKE_PATIENCE: u32 = 20;
@@ -260,11 +269,7 @@ impl<'a> Session<'a> {
         let validate_every = best::validate_every(training.validate_every, stage.epoch_steps());
         let average = recipe.ema_decay.is_some();
         let seed = Seed::new(training.seed).derive(name);
-        let ahead = match stage.engine().cuda() {
-            // A fault found in one step must not be attributed to another.
-            Some(_) if self.plan.data.optimize_cpu_gpu_overlap && !training.enable_eager_debug => AHEAD,
-            _ => 0,
-        };
+        let ahead = steps_ahead(self.plan, stage.engine().cuda().is_some());
         let Running { guards, in_flight, pace, next, saved } = state;
         let mut ended = StageEnd::Done;
         for step in *next..recipe.steps {

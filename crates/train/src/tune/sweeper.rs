@@ -9,7 +9,7 @@ use crate::compute_device::ComputeDevice;
 use crate::model::Model;
 use crate::preferences::is_set_by_user;
 use crate::run_error::RunError;
-use crate::session::AHEAD;
+use crate::session::steps_ahead;
 use crate::stage_context::StageContext;
 use crate::stages::{self, Stage};
 use crate::training_data::Corpus;
@@ -254,7 +254,8 @@ impl Sweeper<'_> {
             // The same number of clips for every batch size, so that each gets about the same lengths.
             let (least, clips) = (self.steps.clamp(2, 6), self.steps * 64);
             let steps = (clips / self.rows(cell) as u64).max(least);
-            let amount = BenchSettings { steps, warm: least, ahead: AHEAD, profiled: (steps / 3).min(20) };
+            let ahead = steps_ahead(&self.plan, true);
+            let amount = BenchSettings { steps, warm: least, ahead, profiled: (steps / 3).min(20) };
             let figures = measure(&mut *stage, &recipe, self.plan.training.seed, amount)?;
             rows.push(Row { part, cell, rate: figures.samples_per_second, figures });
             self.progress.advance(1);
