@@ -3,14 +3,15 @@
 use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use myxtts_data::audio::wav;
 use myxtts_data::record::{COLUMNS, Column, DVAE_MEL, Dtype, RecordError, RecordSource, TOKENS, WAVEFORM};
-use myxtts_data::tokenizer::{self, TrainOptions};
+use myxtts_data::tokenizer::{self, Tokenizer, TrainOptions};
 use myxtts_demo::{self as demo, Language, SAMPLE_RATE, VOICES};
 use myxtts_run::config::{Flag, HostResources, Sources};
 use myxtts_run::plan::Plan;
+use myxtts_train::samples::Sentence;
 use myxtts_train::training_data::Corpus;
 
 /// Sentences of different lengths, one with numbers that cleaners expand differently.
@@ -142,7 +143,7 @@ impl RecordSource for GeneratedRecords {
         0
     }
     fn speakers(&self) -> &[String] {
-        static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+        static NAMES: OnceLock<Vec<String>> = OnceLock::new();
         NAMES.get_or_init(|| vec!["often".into(), "rarely".into()])
     }
     fn languages(&self) -> &[String] {
@@ -161,7 +162,7 @@ impl RecordSource for GeneratedRecords {
             let wave = (at as f32 * 0.37 + record as f32).sin();
             match described.dtype {
                 Dtype::I16 => bytes.copy_from_slice(&((wave * 9000.0) as i16).to_le_bytes()),
-                Dtype::I32 => bytes.copy_from_slice(&((at + record) as i32 % 9 + 1).to_le_bytes()),
+                Dtype::I32 => bytes.copy_from_slice(&token(at, record).to_le_bytes()),
                 Dtype::F32 => {
                     let x = match self.mels {
                         Mels::Nan if described == DVAE_MEL => f32::NAN,
@@ -179,13 +180,42 @@ impl RecordSource for GeneratedRecords {
     }
 }
 
+fn vocabulary() -> Tokenizer {
+    tokenizer::train([("en", "hello world, this is a voice")], &options(64)).unwrap()
+}
+
+/// The token at a position of a clip: words of two letters.
+fn token(at: usize, record: usize) -> i32 {
+    static LETTERS: OnceLock<(i32, Vec<i32>)> = OnceLock::new();
+    let (space, letters) = LETTERS.get_or_init(|| {
+        let vocabulary = vocabulary();
+        let is_letter = |id: &i32| {
+            let mut piece = vocabulary.piece(*id).chars();
+            piece.next().is_some_and(char::is_alphabetic) && piece.next().is_none()
+        };
+        (vocabulary.space_id(), (0..vocabulary.pieces() as i32).filter(is_letter).collect())
+    });
+    if at % 3 == 2 { *space } else { letters[(at + record) % letters.len()] }
+}
+
+/// A clip of the validation set that is sampled.
+pub fn sentence() -> Sentence {
+    Sentence {
+        name: "clip".to_owned(),
+        text: "hello".to_owned(),
+        language: "en".to_owned(),
+        record: CLIPS - 1,
+        reference: PathBuf::new(),
+    }
+}
+
 /// The generated clips as a corpus; the last two are the validation set.
 pub fn generated_corpus(mels: Mels) -> Corpus {
     Corpus {
         source: Arc::new(GeneratedRecords { mels }),
         train: (0..CLIPS - 2).collect(),
         validation: (CLIPS - 2..CLIPS).collect(),
-        tokenizer: tokenizer::train([("en", "hello world, this is a voice")], &options(64)).unwrap(),
+        tokenizer: vocabulary(),
         sentences: Vec::new(),
         data_side: None,
     }

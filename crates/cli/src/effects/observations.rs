@@ -8,21 +8,24 @@ use myxtts_run::config::Key;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::progress::{Progress, Silent, StepProgress};
-use myxtts_tensor::Control;
 use myxtts_tensor::engine::Arena;
+use myxtts_tensor::{Control, Device, Precision};
 use myxtts_train::ComputeDevice;
-use myxtts_train::corpus::{CorpusSet, assemble};
+use myxtts_train::corpus::CorpusSet;
+use myxtts_train::corpus::assemble::{self, Assembly};
 use myxtts_train::devices::RunDevices;
 use myxtts_train::notes::{PlannedRun, settings_notes};
 use myxtts_train::pipeline::{self, Devices, Request};
 use myxtts_train::preview::Preview;
 use myxtts_train::replica_slice::Replicas;
-use myxtts_train::session::Session;
+use myxtts_train::session::{Session, steps_ahead};
 use myxtts_train::stage_context::StageContext;
+use myxtts_train::stages::Stage;
+use myxtts_train::strategy::{AvailableGpus, StrategyRequest, strategy};
 use myxtts_train::training_data::Corpus;
 
 use super::fake_server::FakeServer;
-use super::fixtures::{Mels, TestFolder, generated_corpus};
+use super::fixtures::{Mels, TestFolder, generated_corpus, sentence};
 use crate::progress::Terminal;
 
 /// Describes an effect of a plan.
@@ -132,16 +135,62 @@ pub fn fed(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     })
 }
 
-/// The devices of a run on a machine with four simulated GPUs.
+/// The threads that load batches, and the number of batches that wait in RAM.
+pub fn loading(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    Ok(on_gpu(folder, plan, |context| {
+        let options = context.feeding.loading();
+        format!("{} threads, {} batches", options.workers, options.depth)
+    }))
+}
+
+/// When batches are copied to a GPU, and from which memory.
+pub fn upload(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    Ok(on_gpu(folder, plan, |context| format!("{:?}", context.feeding.upload)))
+}
+
+/// Where the conditioning of batches comes from on a GPU.
+pub fn conditioning(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    Ok(on_gpu(folder, plan, |context| format!("{:?}", context.conditioning)))
+}
+
+/// How a GPU runs a step.
+pub fn mode(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    Ok(on_gpu(folder, plan, |context| format!("{:?}", context.mode)))
+}
+
+/// The number of steps that are queued on a GPU before the first is waited for.
+pub fn ahead(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    Ok(format!("{} steps", steps_ahead(plan, true)))
+}
+
+/// Describes what a stage on a GPU would be built from. No GPU is used.
+fn on_gpu(folder: &TestFolder, plan: &Plan, describe: impl FnOnce(&StageContext<'_>) -> String) -> String {
+    let corpus = generated_corpus(Mels::Normal);
+    let gpu = ComputeDevice { device: Device::Cuda(0), precision: Precision::Bf16 };
+    describe(&StageContext::of(plan, &corpus, gpu, &folder.path(""), &Silent))
+}
+
+/// The devices of the replicas, on a machine with four GPUs.
 pub fn devices(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    let machine = AvailableGpus { simulated: false, ..AvailableGpus::simulated(4) };
+    let chosen = strategy(&machine, &StrategyRequest::of(plan, None))?;
+    Ok(format!("{:?}", chosen.choice.devices(&machine)))
+}
+
+/// What the data side of a corpus is given on a machine with four simulated GPUs, and where the conditioning then comes from.
+pub fn data_gpu(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let devices = RunDevices::choose(plan, None, Some(4), false)?;
-    Ok(devices.lines().join("\n"))
+    let assembly = Assembly { data_gpu: devices.data_gpu(), ..Assembly::default() };
+    let corpus = assembly.assemble(plan, &Arc::default(), &Terminal::new())?.corpus;
+    let context = StageContext::of(plan, &corpus, devices.first(), &folder.path(""), &Silent);
+    let side = corpus.data_side.as_ref().map(|side| (side.device, side.buffer_size, side.model_start_delay));
+    Ok(format!("{side:?} {:?}", context.conditioning))
 }
 
 /// The notes before a run begins on a CPU.
-pub fn notes(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+pub fn notes(plan: &Plan) -> String {
     let run = PlannedRun { plan, machine: ComputeDevice::CPU, only: None, fine_tune: false };
-    Ok([plan.notes.clone(), settings_notes(&run)].concat().join("\n"))
+    [plan.notes.clone(), settings_notes(&run)].concat().join("\n")
 }
 
 /// Every value as it is resolved.
@@ -185,20 +234,41 @@ fn stage(
     folder: &TestFolder,
     plan: &Plan,
     kind: StageKind,
-    act: impl FnOnce(&mut dyn myxtts_train::stages::Stage) -> anyhow::Result<String>,
+    act: impl FnOnce(&mut dyn Stage) -> anyhow::Result<String>,
+) -> anyhow::Result<String> {
+    stage_on(&[], folder, plan, kind, act)
+}
+
+/// As [`stage`], with a replica on each of `machines`.
+fn stage_on(
+    machines: &[ComputeDevice],
+    folder: &TestFolder,
+    plan: &Plan,
+    kind: StageKind,
+    act: impl FnOnce(&mut dyn Stage) -> anyhow::Result<String>,
 ) -> anyhow::Result<String> {
     let corpus = generated_corpus(Mels::Normal);
     // One folder for all plans: codes are reused by plans with the same DVAE.
     let context = StageContext::of(plan, &corpus, ComputeDevice::CPU, &folder.path(""), &Silent);
+    let context = StageContext { machines, ..context };
     let mut model = context.untrained(kind)?;
     let mut stage = context.stage(kind, &plan.recipe(kind, false), &mut model)?;
     act(&mut *stage)
 }
 
-/// The description of a GPT stage, and its weights and their average after two steps.
+/// The weights of a GPT and their average after two steps.
 pub fn gpt(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    weights(&[], folder, plan)
+}
+
+/// The same with two replicas.
+pub fn replicas(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    weights(&[ComputeDevice::CPU; 2], folder, plan)
+}
+
+fn weights(machines: &[ComputeDevice], folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let recipe = plan.recipe(StageKind::Gpt, false);
-    stage(folder, plan, StageKind::Gpt, |stage| {
+    stage_on(machines, folder, plan, StageKind::Gpt, |stage| {
         for step in 0..2 {
             let control = Control {
                 rate: recipe.schedule.at(step) as f32,
@@ -210,7 +280,7 @@ pub fn gpt(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
             let taken = stage.submit(step, &control)?;
             stage.wait(taken.ticket)?;
         }
-        let mut text = stage.description().join("\n");
+        let mut text = String::new();
         for arena in [Arena::Weights, Arena::Average] {
             if stage.engine().holds(arena) {
                 let numbers = stage.engine().read_arena(arena)?;
@@ -285,7 +355,11 @@ impl Progress for Listener {
 
 /// The messages of a run, how it ends, and what it leaves in the folder.
 fn run(plan: &Plan, mels: Mels, only: Option<StageKind>) -> anyhow::Result<String> {
-    let corpus = generated_corpus(mels);
+    let mut corpus = generated_corpus(mels);
+    if only == Some(StageKind::Dvae) {
+        // Other samples are spoken, which takes longer.
+        corpus.sentences.push(sentence());
+    }
     let folder = RunFolder::create(&plan.training.runs_dir, Some("run"), plan)?;
     let listener = Listener::default();
     let mut session = Session {
