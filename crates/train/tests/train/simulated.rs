@@ -97,7 +97,6 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
                 [
                     &mut batch.read,
                     &mut batch.decode,
-                    &mut batch.features,
                     &mut batch.collate,
                     &mut batch.fill,
                 ]
