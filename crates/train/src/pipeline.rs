@@ -141,6 +141,31 @@ pub(crate) fn retrained_parts(plan: &Plan, only: Option<StageKind>) -> Vec<&'sta
 fn check_even_split(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
     match rows.is_multiple_of(world) {
         true => Ok(()),
+/// The stages that a new run trains, in order: those with steps whose part the base model lacks, or that train it again. `has`
+/// says which parts the base model has; `None` without a base model.
+pub(crate) fn due_stages(
+    plan: &Plan,
+    only: Option<StageKind>,
+    has: Option<&dyn Fn(&str) -> bool>,
+) -> Vec<StageKind> {
+    let steps_of = |kind| plan.recipe(kind, has.is_some()).steps;
+    trained_stages(plan, only, has).into_iter().filter(|&kind| steps_of(kind) > 0).collect()
+}
+
+/// As [`due_stages`], including those of 0 steps.
+pub(crate) fn trained_stages(
+    plan: &Plan,
+    only: Option<StageKind>,
+    has: Option<&dyn Fn(&str) -> bool>,
+) -> Vec<StageKind> {
+    let retrained = retrained_parts(plan, only);
+    let is_trained = |kind| {
+        let part = part_of(kind);
+        has.is_none_or(|has| !has(part)) || retrained.contains(&part)
+    };
+    ORDER.into_iter().filter(|&kind| only.is_none_or(|only| only == kind) && is_trained(kind)).collect()
+}
+
         false => {
             let above = rows.next_multiple_of(world);
             let below = if above > world { above - world } else { above };
@@ -159,7 +184,8 @@ fn reading(plan: &Plan) -> Reading {
     }
 }
 
-fn part_of(kind: StageKind) -> &'static str {
+/// The part that a stage trains.
+pub(crate) fn part_of(kind: StageKind) -> &'static str {
     match kind {
         StageKind::Dvae => DVAE,
         StageKind::Gpt => GPT,

@@ -7,7 +7,7 @@ use crate::error::TrainError;
 use crate::feed::FeedSettings;
 use crate::job_control::JobControl;
 use crate::mirrored::{Build, Mirrored};
-use crate::model::Model;
+use crate::model::{GPT, Model};
 use crate::overlay::{WithCodes, position};
 use crate::rank_error::RankError;
 use crate::ranks::{Ranks, lead};
@@ -147,7 +147,7 @@ impl<'a> StageContext<'a> {
                     settings.start_delay = Some(side.model_start_delay);
                 }
                 let source = self.with_codes(model)?;
-                settings.regularization = self.regularization(&source)?;
+                self.complete(&mut settings.regularization, &source, !model.has(GPT))?;
                 let rows = match plan.data.frame_budget {
                     // Batches limited by length get a multiple of this number of rows.
                     Some(_) => self.replicas().max(1),
@@ -250,24 +250,21 @@ impl<'a> StageContext<'a> {
         Ok(model)
     }
 
-    /// The GPT's measures against overfitting, with the alignments they need.
-    fn regularization(&self, source: &Arc<WithCodes>) -> Result<Regularization, TrainError> {
-        let training = &self.plan.training;
-        let mut made = Regularization {
-            masking: training.code_masking.unwrap_or(0.0),
-            recombination: training.recombination.unwrap_or(0.0),
-            alignment_weight: training.alignment_weight.unwrap_or(0.0),
-            acoustic_weight: training.acoustic_weight.unwrap_or(0.0),
-            diagonal: training.diagonal_start.unwrap_or(false),
-            codebook_start: training.codebook_start.unwrap_or(false),
-            text_dropout: training.text_dropout.unwrap_or(0.0),
-            alignments: None,
-            space: self.corpus.tokenizer.space_id(),
-        };
-        if made.needs_alignments() {
-            made.alignments = Some(self.alignments(&|record| source.codes(record as usize).len())?);
+    /// Completes the GPT's measures against overfitting with what they need of the corpus.
+    fn complete(
+        &self,
+        measures: &mut Regularization,
+        source: &Arc<WithCodes>,
+        is_new: bool,
+    ) -> Result<(), TrainError> {
+        // A trained GPT keeps its attention and its embeddings.
+        measures.diagonal &= is_new;
+        measures.codebook_start &= is_new;
+        measures.space = self.corpus.tokenizer.space_id();
+        if measures.needs_alignments() {
+            measures.alignments = Some(self.alignments(&|record| source.codes(record as usize).len())?);
         }
-        Ok(made)
+        Ok(())
     }
 
     /// The tokens that the DVAE's codes have to predict; `None` if they do not.

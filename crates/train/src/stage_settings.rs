@@ -99,7 +99,23 @@ pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         memory_limit: plan.training.memory_limit,
         freeze_layers: plan.training.freeze_layers,
         lora_rank: plan.training.lora_rank,
-        regularization: Regularization::default(),
+        regularization: regularization(plan),
+    }
+}
+
+/// The measures against memorising clips that a plan asks for, without the alignments that some of them need.
+fn regularization(plan: &Plan) -> Regularization {
+    let training = &plan.training;
+    Regularization {
+        masking: training.code_masking.unwrap_or(0.0),
+        recombination: training.recombination.unwrap_or(0.0),
+        alignment_weight: training.alignment_weight.unwrap_or(0.0),
+        acoustic_weight: training.acoustic_weight.unwrap_or(0.0),
+        diagonal: training.diagonal_start.unwrap_or(false),
+        codebook_start: training.codebook_start.unwrap_or(false),
+        text_dropout: training.text_dropout.unwrap_or(0.0),
+        alignments: None,
+        space: 0,
     }
 }
 

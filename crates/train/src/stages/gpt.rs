@@ -29,7 +29,7 @@ use crate::overlay::WithCodes;
 use crate::replica_slice::ReplicaSlice;
 use conditioning_feed::ConditioningFeed;
 use fill::{Filler, GptBatch};
-use myxtts_data::batch::Plan as Batches;
+use myxtts_data::batch::{Plan as Batches, Rows};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::RecordSource;
 use myxtts_model::{Gpt, GptShape, Released};
@@ -184,9 +184,13 @@ impl GptStage {
         if need > limit {
             return Err(TrainError::DeviceMemory(format!(
                 "the largest batch needs {:.1} GiB with every block recomputed, and training.memory_limit is \
-                 {:.1} GiB: lower data.batch_size or data.max_seconds",
+                 {:.1} GiB: lower {} or data.max_seconds",
                 need as f64 / GIB,
-                limit as f64 / GIB
+                limit as f64 / GIB,
+                match self.settings.rows {
+                    Rows::Fixed(_) => "data.batch_size",
+                    Rows::Budget { .. } => "data.frame_budget",
+                }
             )));
         }
         self.engine.reserve(&plans)?;

@@ -5,8 +5,8 @@ use super::rules::Memory;
 use super::with_forecast;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::model::{DECODER, DVAE, GPT, Model, SPEAKER};
-use crate::pipeline::{Request, retrained_parts};
+use crate::model::{Model, SPEAKER};
+use crate::pipeline::{Request, due_stages};
 use crate::replica_slice::Replicas;
 use crate::sizes::Sizes;
 use crate::stage_settings::dvae_settings;
@@ -19,6 +19,8 @@ use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
 use std::sync::Arc;
 
+/// The lower limit of `data.frame_budget`.
+const LEAST_FRAMES: usize = 16;
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// The machine's memory in bytes; `None` if the system does not report it.
@@ -43,10 +45,12 @@ impl Host {
 pub struct StageBatches {
     /// The stage.
     pub stage: StageKind,
-    /// Clips or windows per batch.
+    /// Clips or windows per batch; mel frames with `by_frames`.
     pub rows: usize,
     /// Number of replicas that every batch has to be split over evenly; 1 if a batch may leave some idle.
     pub replicas: usize,
+    /// Whether batches are limited by `data.frame_budget`; the GPT's can be.
+    pub by_frames: bool,
 }
 
 impl StageBatches {
@@ -54,9 +58,15 @@ impl StageBatches {
     fn setting(&self) -> &'static str {
         match self.stage {
             StageKind::Dvae => "data.dvae_batch_size",
+            StageKind::Gpt if self.by_frames => "data.frame_budget",
             StageKind::Gpt => "data.batch_size",
             StageKind::Decoder => "data.decoder_batch_size",
         }
+    }
+
+    /// The smallest value of that setting.
+    fn least(&self) -> usize {
+        if self.by_frames { LEAST_FRAMES } else { self.replicas.max(1) }
     }
 
     fn name(&self) -> &'static str {
@@ -85,16 +95,13 @@ pub fn host_memory(
     }
     let fine_tune = request.from.is_some();
     let model = request.from.as_deref().map(Model::open).transpose()?.unwrap_or_default();
-    let retrained = if fine_tune { retrained_parts(plan, request.only) } else { Vec::new() };
-    let is_due = |stage: StageKind, part: &str| {
-        request.only.is_none_or(|only| only == stage)
-            && (!model.has(part) || retrained.contains(&part))
-            && plan.recipe(stage, fine_tune).steps > 0
-    };
+    let has = |part: &str| model.has(part);
+    let due = due_stages(plan, request.only, fine_tune.then_some(&has as &dyn Fn(&str) -> bool));
     let replicas = Replicas { machine: ComputeDevice::CPU, count };
     let sizes = Sizes::of(plan, replicas.machine, &corpus.tokenizer, &model)?;
+    let of = |stage, rows| StageBatches { stage, rows, replicas: 1, by_frames: false };
     let mut planned = Vec::new();
-    if is_due(StageKind::Dvae, DVAE) {
+    if due.contains(&StageKind::Dvae) {
         let recipe = plan.recipe(StageKind::Dvae, fine_tune);
         let mut settings = dvae_settings(plan, &sizes);
         let weight = plan.training.code_token_weight.unwrap_or(0.0);
@@ -108,17 +115,25 @@ pub fn host_memory(
                 replicas,
             )
         };
-        let batches = StageBatches { stage: StageKind::Dvae, rows: settings.rows as usize, replicas: 1 };
+        let batches = of(StageKind::Dvae, settings.rows as usize);
         planned.push((batches, check_host_memory(batches, host, need)?));
     }
-    if is_due(StageKind::Gpt, GPT) {
-        let batches = StageBatches { stage: StageKind::Gpt, rows: plan.data.batch_size, replicas: count };
-        let bytes = with_forecast(plan, corpus, machines, &model, fine_tune, |memory| {
-            check_host_memory(batches, host, |rows| gpt_need(memory, plan, count, rows))
-        })?;
-        planned.push((batches, bytes));
+    if due.contains(&StageKind::Gpt) {
+        let batches = match plan.data.frame_budget {
+            // Rows then come in multiples of the replicas, whatever the budget.
+            Some(frames) => StageBatches { by_frames: true, ..of(StageKind::Gpt, frames) },
+            None => StageBatches { replicas: count, ..of(StageKind::Gpt, plan.data.batch_size) },
+        };
+        let need = |rows: usize| {
+            let mut plan = plan.clone();
+            plan.data.frame_budget = plan.data.frame_budget.map(|_| rows);
+            with_forecast(&plan, corpus, machines, &model, fine_tune, |memory| {
+                gpt_need(memory, &plan, count, rows)
+            })
+        };
+        planned.push((batches, check_host_memory(batches, host, need)?));
     }
-    if is_due(StageKind::Decoder, DECODER) {
+    if due.contains(&StageKind::Decoder) {
         let recipe = plan.recipe(StageKind::Decoder, fine_tune);
         let settings = DecoderSettings::from_plan(plan, &sizes);
         let speakers = Speakers { known: model.has(SPEAKER), count: corpus.source.speakers().len() };
@@ -130,7 +145,7 @@ pub fn host_memory(
                 speakers,
             )
         };
-        let batches = StageBatches { stage: StageKind::Decoder, rows: settings.rows, replicas: 1 };
+        let batches = of(StageKind::Decoder, settings.rows);
         planned.push((batches, check_host_memory(batches, host, need)?));
     }
     Ok((!planned.is_empty()).then(|| line(&planned, host)))
@@ -143,7 +158,8 @@ fn gpt_need(memory: &dyn Memory, plan: &Plan, replicas: usize, rows: usize) -> R
     Ok(steps.saturating_add(waiting).saturating_mul(replicas as u64))
 }
 
-/// The bytes that the steps of a stage are planned to need; an error if the machine has less, with a batch size that fits.
+/// The bytes that the steps of a stage are planned to need; an error if the machine has less, with a value of
+/// its setting that fits.
 pub fn check_host_memory(
     batches: StageBatches,
     host: Host,
@@ -154,7 +170,7 @@ pub fn check_host_memory(
     let Some(total) = host.total.filter(|total| planned > *total) else { return Ok(planned) };
     let mut fitting = None;
     let mut fewer = rows / 2;
-    while fewer >= replicas.max(1) {
+    while fewer >= batches.least() {
         let even = fewer / replicas * replicas;
         let bytes = need(even)?;
         if bytes <= total {
@@ -167,7 +183,8 @@ pub fn check_host_memory(
     let advice = match fitting {
         Some((rows, bytes)) => format!("{setting} = {rows} fits, with {}", gib(bytes)),
         None if batches.stage == StageKind::Gpt => {
-            "no batch size fits: lower data.max_seconds, or take a smaller model.preset".to_owned()
+            let what = if batches.by_frames { setting } else { "batch size" };
+            format!("no {what} fits: lower data.max_seconds, or take a smaller model.preset")
         }
         None => "no batch size fits: take a smaller model.preset".to_owned(),
     };

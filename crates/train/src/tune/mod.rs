@@ -27,6 +27,7 @@ use lengths::Lengths;
 use myxtts_run::config::Tuned;
 use myxtts_run::plan::{Plan, TuningChange};
 use rules::Memory;
+use std::sync::Arc;
 
 /// The settings that the rules choose for a run, of those left unset. Runs no step and loads nothing.
 pub fn tuned(
@@ -51,7 +52,7 @@ pub fn tuned(
 }
 
 /// Calls `ask` with the memory forecast of a GPT stage, without building the stage.
-pub(crate) fn with_forecast<T>(
+pub fn with_forecast<T>(
     plan: &Plan,
     corpus: &Corpus,
     machines: &[ComputeDevice],
@@ -68,8 +69,12 @@ pub(crate) fn with_forecast<T>(
         Conditioning::Resident { .. } => Facts::of(machines)?.gpu.map(|gpu| gpu.total),
         _ => None,
     };
+    let mut settings =
+        GptSettings { conditioning, rows: gpt_rows(plan, machines.len()), ..gpt_settings(plan, &sizes) };
+    // There are none yet, and heads that need them take memory.
+    settings.regularization.alignments = Some(Arc::default());
     let forecast = GptForecast::new(
-        GptSettings { conditioning, rows: gpt_rows(plan, machines.len()), ..gpt_settings(plan, &sizes) },
+        settings,
         plan.recipe(StageKind::Gpt, fine_tune),
         Replicas { machine, count: machines.len() },
         &source,

@@ -5,10 +5,12 @@ use myxtts_data::tokenizer::{self, TrainOptions};
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_run::config::{Flag, HostResources, Sources, Tuned};
 use myxtts_run::plan::{Plan, StageKind, TUNABLE};
+use myxtts_run::progress::Silent;
 use myxtts_tensor::Control;
 use myxtts_train::bench::timed_stage::SegmentStep;
 use myxtts_train::pipeline::Request;
 use myxtts_train::replica_slice::Replicas;
+use myxtts_train::stage_context::StageContext;
 use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::gpt::GptForecast;
 use myxtts_train::training_data::Corpus;
@@ -17,7 +19,7 @@ use myxtts_train::tune::lengths::Lengths;
 use myxtts_train::tune::race::{self};
 use myxtts_train::tune::rules::{Memory, budget, choose, first_rows};
 use myxtts_train::tune::sweep;
-use myxtts_train::{ComputeDevice, TrainError, tune};
+use myxtts_train::{ComputeDevice, Model, TrainError, tune};
 use std::sync::Arc;
 
 const GB: u64 = 1_000_000_000;
@@ -315,7 +317,7 @@ fn a_batch_that_takes_all_memory_of_the_machine_was_tried() {
     use myxtts_train::tune::host::{Host, StageBatches, check_host_memory, line};
     let need = |rows: usize| Ok((rows as u64) << 30);
     let host = Host { total: Some(20 << 30), free: Some(10 << 30) };
-    let gpt = |rows, replicas| StageBatches { stage: StageKind::Gpt, rows, replicas };
+    let gpt = |rows, replicas| StageBatches { stage: StageKind::Gpt, rows, replicas, by_frames: false };
     let error = check_host_memory(gpt(4096, 1), host, need).unwrap_err();
     assert_eq!(error.exit(), myxtts_run::exit::Exit::Usage);
     assert!(
@@ -341,22 +343,106 @@ fn a_batch_that_takes_all_memory_of_the_machine_was_tried() {
     assert!(check_host_memory(gpt(1 << 20, 1), Host::default(), need).is_ok());
 }
 
-/// Only the GPT's batches were planned: those of the other stages took all memory, after hours of training.
-#[test]
-fn batches_of_the_other_stages_took_all_memory_of_the_machine() {
-    use myxtts_train::tune::host::{Host, host_memory};
+/// The synthetic clips as a corpus.
+fn corpus() -> Corpus {
     let tokenizer = tokenizer::train(
         [("en", "hello world, this is a voice")],
         &TrainOptions { vocab_size: 64, ..Default::default() },
     );
-    let corpus = Corpus {
+    Corpus {
         source: Arc::new(Clips::default()),
         train: (0..CLIPS as u32 - 1).collect(),
         validation: vec![CLIPS as u32 - 1],
         tokenizer: tokenizer.unwrap(),
         sentences: Vec::new(),
         data_side: None,
+    }
+}
+
+/// The message named `data.batch_size`, which a frame budget replaces, and said that no batch size fits.
+#[test]
+fn a_frame_budget_that_takes_all_memory_was_blamed_on_the_batch_size() {
+    use myxtts_train::tune::host::{Host, StageBatches, check_host_memory, host_memory, line};
+    let corpus = corpus();
+    let host = Host { total: Some(4 << 30), free: Some(2 << 30) };
+    let planned = |frames: usize| {
+        let set = [&format!("data.frame_budget={frames}")[..], "model.preset=small"];
+        let request = Request { only: Some(StageKind::Gpt), from: None };
+        host_memory(&plan(&set), &request, &corpus, &[ComputeDevice::CPU], host)
     };
+    let error = planned(4_000_000).unwrap_err();
+    assert_eq!(error.exit(), myxtts_run::exit::Exit::Usage);
+    let error = error.to_string();
+    assert!(error.starts_with("data.frame_budget = 4000000 is planned to take"), "{error}");
+    let fits = error.split("data.frame_budget = ").nth(2).unwrap_or_else(|| panic!("{error}"));
+    let fits: usize = fits.split(' ').next().unwrap().parse().unwrap();
+    assert!((16..4_000_000).contains(&fits) && !error.contains("batch_size"), "{error}");
+    planned(fits).unwrap();
+    // The smallest budget still has the longest clip.
+    let frames = StageBatches { stage: StageKind::Gpt, rows: 1000, replicas: 1, by_frames: true };
+    let error = check_host_memory(frames, host, |_| Ok(1 << 40)).unwrap_err().to_string();
+    assert!(error.contains("no data.frame_budget fits: lower data.max_seconds"), "{error}");
+    let tight = line(&[(frames, 3 << 30)], host);
+    assert!(tight.contains("or lower data.frame_budget"), "{tight}");
+}
+
+/// The forecast had no heads, with weights that every corpus of little speech gets.
+#[test]
+fn heads_against_overfitting_were_left_out_of_the_forecast() {
+    let (corpus, folder) = (corpus(), tempfile::tempdir().unwrap());
+    let mut before = 0;
+    for weights in [[0, 0], [1, 0], [1, 1]] {
+        let [aligned, acoustic] = weights;
+        let set = [
+            "model.preset=tiny",
+            "data.batch_size=2",
+            "data.dvae_batch_size=2",
+            &format!("training.alignment_weight={aligned}"),
+            &format!("training.acoustic_weight={acoustic}"),
+        ];
+        let (plan, cpu) = (plan(&set), ComputeDevice::CPU);
+        let planned = tune::with_forecast(&plan, &corpus, &[cpu], &Model::default(), false, |memory| {
+            memory.planned(2, 1)
+        });
+        let context = StageContext::of(&plan, &corpus, cpu, folder.path(), &Silent);
+        let mut model = context.untrained(StageKind::Gpt).unwrap();
+        let recipe = plan.recipe(StageKind::Gpt, false);
+        let mut stage = context.stage(StageKind::Gpt, &recipe, &mut model).unwrap();
+        let queued = stage.submit(0, &Control::default()).unwrap();
+        stage.wait(queued.ticket).unwrap();
+        stage.validate().unwrap().unwrap();
+        let (planned, taken) = (planned.unwrap(), stage.engine().memory().total() as u64);
+        assert_eq!(planned, taken, "weights {weights:?}");
+        assert!(planned > before, "a head takes no memory");
+        before = planned;
+    }
+}
+
+#[test]
+fn a_decoder_stage_above_the_memory_limit_is_refused_by_the_name_of_its_setting() {
+    let (corpus, folder) = (corpus(), tempfile::tempdir().unwrap());
+    let built = |rows: &str| {
+        let common = ["model.preset=tiny", "data.batch_size=2", "data.dvae_batch_size=2"];
+        let plan = plan(&[&common[..], &["training.memory_limit=256MiB", rows]].concat());
+        let context = StageContext::of(&plan, &corpus, ComputeDevice::CPU, folder.path(), &Silent);
+        let mut model = context.untrained(StageKind::Decoder).unwrap();
+        context.stage(StageKind::Decoder, &plan.recipe(StageKind::Decoder, false), &mut model).map(|_| ())
+    };
+    built("data.decoder_batch_size=2").unwrap();
+    let error = built("data.decoder_batch_size=4096").unwrap_err();
+    assert_eq!(error.exit(), myxtts_run::exit::Exit::Usage);
+    let error = error.to_string();
+    assert!(
+        error.starts_with("the stage `decoder` needs") && error.contains("lower data.decoder_batch_size"),
+        "{error}"
+    );
+}
+
+/// Only the GPT's batches were planned: those of the other stages took all memory, after hours of training.
+#[test]
+fn batches_of_the_other_stages_took_all_memory_of_the_machine() {
+    use myxtts_train::tune::host::{Host, host_memory};
+    let corpus = corpus();
     let host = Host { total: Some(4 << 30), free: Some(2 << 30) };
     let planned = |set: &[&str], only| {
         let set = [&["model.preset=tiny", "data.batch_size=2"], set].concat();
