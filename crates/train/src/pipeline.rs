@@ -137,10 +137,6 @@ pub(crate) fn retrained_parts(plan: &Plan, only: Option<StageKind>) -> Vec<&'sta
     }
 }
 
-/// Checks that all ranks get the same number of rows.
-fn check_even_split(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
-    match rows.is_multiple_of(world) {
-        true => Ok(()),
 /// The stages that a new run trains, in order: those with steps whose part the base model lacks, or that train it again. `has`
 /// says which parts the base model has; `None` without a base model.
 pub(crate) fn due_stages(
@@ -166,6 +162,10 @@ pub(crate) fn trained_stages(
     ORDER.into_iter().filter(|&kind| only.is_none_or(|only| only == kind) && is_trained(kind)).collect()
 }
 
+/// Checks that all ranks get the same number of rows.
+fn check_even_split(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
+    match rows.is_multiple_of(world) {
+        true => Ok(()),
         false => {
             let above = rows.next_multiple_of(world);
             let below = if above > world { above - world } else { above };
@@ -184,8 +184,7 @@ fn reading(plan: &Plan) -> Reading {
     }
 }
 
-/// The part that a stage trains.
-pub(crate) fn part_of(kind: StageKind) -> &'static str {
+fn part_of(kind: StageKind) -> &'static str {
     match kind {
         StageKind::Dvae => DVAE,
         StageKind::Gpt => GPT,
