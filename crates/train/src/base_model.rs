@@ -1,4 +1,4 @@
-//! How the base model (`--from`) reads text: its vocabulary, its cleaner, and the preset of its size.
+//! The base model (`--from`): its parts, and how it reads text: its vocabulary, its cleaner, and the preset of its size.
 
 use crate::model::{GPT, check_base};
 use crate::preferences::is_set_by_user;
@@ -6,7 +6,7 @@ use crate::run_error::RunError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::presets::{Networks, TextIds};
 use myxtts_model::weights::ModelFolder;
-use myxtts_model::weights::folder::VOCABULARY;
+use myxtts_model::weights::folder::{MANIFEST, VOCABULARY};
 use myxtts_run::folder::BASE_VOCABULARY_FILE;
 use myxtts_run::plan::{Plan, Preset, StageKind};
 use myxtts_run::progress::Progress;
@@ -21,6 +21,31 @@ fn preset_of(gpt: &serde_json::Value) -> Option<Preset> {
         let sizes = Networks::of(*preset, TextIds::v2()).gpt;
         (sizes.layers as u64, sizes.width as u64) == (layers, width)
     })
+}
+
+/// The parts of the base model.
+#[derive(Clone, Debug)]
+pub struct BaseParts(Vec<String>);
+
+impl BaseParts {
+    /// Reads their names from a model folder; `None` if the folder has no model.
+    pub fn open(from: &Path) -> Result<Option<BaseParts>, RunError> {
+        if !from.join(MANIFEST).is_file() {
+            return Ok(None);
+        }
+        Ok(Some(ModelFolder::read_manifest(from)?.parts.into_keys().collect()))
+    }
+
+    /// Whether the model has a part, by its name in the manifest.
+    pub fn has(&self, part: &str) -> bool {
+        self.0.iter().any(|own| own == part)
+    }
+}
+
+impl FromIterator<String> for BaseParts {
+    fn from_iter<T: IntoIterator<Item = String>>(names: T) -> BaseParts {
+        BaseParts(names.into_iter().collect())
+    }
 }
 
 /// How the base model reads text.

@@ -76,12 +76,25 @@ const NEW_VOICE_DECODER_STEPS: u64 = 700;
 const GPT_EPOCHS: f64 = 110.0;
 const MIN_GPT_STEPS: u64 = 1_500;
 
-/// Fills in settings left unset; those that the user set are kept. With enough speech they are all off. `from_nothing`: training does
-/// not start from a model.
-pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice> {
+/// The model that training begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// None.
+    FromNothing,
+    /// A model without a GPT: a new one is trained.
+    WithoutGpt,
+    /// A model whose GPT is kept or trained further.
+    WithGpt,
+}
+
+/// Fills in settings left unset; those that the user set are kept. With enough speech they are all off.
+pub fn choose(plan: &mut Plan, facts: &Facts, begin: Begin) -> Vec<Choice> {
     let mut choosing = Choosing { little: facts.is_little(), chosen: Vec::new() };
-    if from_nothing {
+    if begin == Begin::FromNothing {
         choose_for_new_models(plan, facts, &mut choosing);
+    }
+    if begin != Begin::WithGpt {
+        choose_for_new_gpts(plan, &mut choosing);
     }
     let training = &mut plan.training;
     choosing.share(
@@ -117,16 +130,6 @@ pub fn choose(plan: &mut Plan, facts: &Facts, from_nothing: bool) -> Vec<Choice>
             "codes keep too little of the mel to come closer; the discriminators make up the rest",
         );
     }
-    choosing.switch(
-        &mut training.diagonal_start,
-        "training.diagonal_start",
-        "attention need not learn that speech follows the text",
-    );
-    choosing.switch(
-        &mut training.codebook_start,
-        "training.codebook_start",
-        "what the GPT learns about one code also applies to similar codes",
-    );
     if choosing.little && training.dropout.is_none() {
         training.dropout = Some(0.3);
         choosing.add("training.dropout", &0.3, "reduces overfitting");
@@ -153,6 +156,20 @@ pub fn choose_for_new_voice(plan: &mut Plan, facts: &Facts) -> Vec<Choice> {
         choosing.add("training.decoder_steps", &NEW_VOICE_DECODER_STEPS, "the decoder learns the voice");
     }
     choosing.chosen
+}
+
+/// How the weights of a new GPT start.
+fn choose_for_new_gpts(plan: &mut Plan, choosing: &mut Choosing) {
+    choosing.switch(
+        &mut plan.training.diagonal_start,
+        "training.diagonal_start",
+        "attention need not learn that speech follows the text",
+    );
+    choosing.switch(
+        &mut plan.training.codebook_start,
+        "training.codebook_start",
+        "what the GPT learns about one code also applies to similar codes",
+    );
 }
 
 /// Settings that only a model trained from scratch can have.
@@ -252,7 +269,7 @@ mod tests {
     fn little_speech_fills_unset_settings_and_keeps_the_others() {
         let mut plan = plan();
         plan.training.code_masking = Some(0.1);
-        let chosen = choose(&mut plan, &LITTLE, true);
+        let chosen = choose(&mut plan, &LITTLE, Begin::FromNothing);
         assert_eq!(plan.training.code_masking, Some(0.1));
         assert_eq!((plan.training.recombination, plan.training.diagonal_start), (Some(0.7), Some(true)));
         assert_eq!((plan.training.code_token_weight, plan.model.audio_codes), (Some(0.3), Some(8192)));
@@ -264,7 +281,7 @@ mod tests {
         assert_eq!(lines(&LITTLE, &chosen).len(), chosen.len() + 1);
         // A resumed run has every setting chosen already.
         let before = plan.clone();
-        assert!(choose(&mut plan, &LITTLE, true).is_empty());
+        assert!(choose(&mut plan, &LITTLE, Begin::FromNothing).is_empty());
         assert_eq!(plan.training, before.training);
     }
 
@@ -272,22 +289,35 @@ mod tests {
     fn steps_follow_the_clips_and_never_exceed_the_preset() {
         let mut plan = plan();
         plan.data.batch_size = 50;
-        choose(&mut plan, &LITTLE, true);
+        choose(&mut plan, &LITTLE, Begin::FromNothing);
         assert_eq!(plan.training.gpt_steps, Some(4_400));
         assert_eq!((plan.training.dvae_steps, plan.training.decoder_steps), (Some(5_000), Some(5_200)));
         let mut tiny = self::plan();
         tiny.model.preset = Preset::Tiny;
-        choose(&mut tiny, &LITTLE, true);
+        choose(&mut tiny, &LITTLE, Begin::FromNothing);
         assert_eq!((tiny.training.gpt_steps, tiny.model.audio_codes), (None, None));
     }
 
     #[test]
     fn a_model_that_training_starts_from_keeps_its_codes_and_steps() {
         let mut plan = plan();
-        let chosen = choose(&mut plan, &LITTLE, false);
+        let chosen = choose(&mut plan, &LITTLE, Begin::WithGpt);
         assert_eq!((plan.model.audio_codes, plan.training.code_token_weight), (None, None));
         assert_eq!((plan.training.gpt_steps, plan.training.text_dropout), (None, Some(0.1)));
         assert!(!chosen.is_empty());
+    }
+
+    #[test]
+    fn settings_of_a_new_gpt_were_reported_for_a_trained_one() {
+        let starts = |begin| {
+            let mut plan = plan();
+            let chosen = choose(&mut plan, &LITTLE, begin);
+            let reported = chosen.iter().filter(|choice| choice.key.ends_with("_start")).count();
+            (reported, plan.training.diagonal_start, plan.training.codebook_start)
+        };
+        assert_eq!(starts(Begin::WithGpt), (0, None, None));
+        assert_eq!(starts(Begin::WithoutGpt), (2, Some(true), Some(true)));
+        assert_eq!(starts(Begin::FromNothing), (2, Some(true), Some(true)));
     }
 
     #[test]
@@ -319,7 +349,7 @@ mod tests {
     fn enough_speech_changes_no_setting() {
         let mut plan = plan();
         let much = Facts { hours: 24.0, clips: 13_000, speakers: 1 };
-        assert!(choose(&mut plan, &much, true).is_empty());
+        assert!(choose(&mut plan, &much, Begin::FromNothing).is_empty());
         assert_eq!((plan.training.code_masking, plan.training.diagonal_start), (Some(0.0), Some(false)));
         assert_eq!((plan.training.dropout, plan.model.audio_codes), (None, None));
         assert_eq!((plan.training.text_dropout, plan.training.gpt_steps), (Some(0.0), None));

@@ -1,12 +1,15 @@
 //! Notes for the user before a run begins: settings without effect, and limitations of the corpus.
 
+use crate::base_model::BaseParts;
 use crate::compute_device::ComputeDevice;
+use crate::model::{DVAE, GPT};
+use crate::pipeline::due_stages;
 use crate::preferences::is_set_by_user;
 use crate::run_error::RunError;
 use crate::sizes::Sizes;
 use crate::training_data::Corpus;
 use myxtts_data::record::RecordSource;
-use myxtts_run::config::{GPT_ONLY, GPU_ONLY};
+use myxtts_run::config::{GPT_ONLY, GPU_ONLY, NOT_IN_DECODER};
 use myxtts_run::plan::{DataPlan, Plan, StageKind};
 use myxtts_tensor::Device;
 use std::collections::BTreeMap;
@@ -16,6 +19,9 @@ const FRAMES_PER_CODE: usize = 4;
 /// Number of speakers that are listed by name.
 const NAMED_SPEAKERS: usize = 5;
 
+/// Settings that initialise a new GPT.
+const NEW_GPT: [&str; 2] = ["training.diagonal_start", "training.codebook_start"];
+
 /// A run that is about to begin.
 pub struct PlannedRun<'a> {
     /// Its settings.
@@ -24,8 +30,22 @@ pub struct PlannedRun<'a> {
     pub machine: ComputeDevice,
     /// The only stage it trains; `None` trains every stage.
     pub only: Option<StageKind>,
-    /// Whether it starts from a model.
-    pub fine_tune: bool,
+    /// The parts of the model it starts from; `None` from scratch.
+    pub base: Option<&'a BaseParts>,
+}
+
+impl PlannedRun<'_> {
+    /// Whether it trains a stage.
+    fn trains(&self, stage: StageKind) -> bool {
+        let has = |part: &str| self.base_has(part);
+        let has = self.base.map(|_| &has as &dyn Fn(&str) -> bool);
+        due_stages(self.plan, self.only, has).contains(&stage)
+    }
+
+    /// Whether it begins from a model with this part.
+    fn base_has(&self, part: &str) -> bool {
+        self.base.is_some_and(|base| base.has(part))
+    }
 }
 
 /// Notes on settings that have no effect on the device, the stages or the model of a run. Each is a whole sentence.
@@ -33,9 +53,12 @@ pub fn settings_notes(run: &PlannedRun<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(gpu_only(run));
     notes.extend(gpt_only(run));
+    notes.extend(not_in_decoder(run));
+    notes.extend(decoder_without_early_stop(run));
+    notes.extend(fixed_by_the_base(run));
     notes.extend(untrained_base(run));
     notes.extend(beyond_the_model(run));
-    if run.fine_tune && run.only == Some(StageKind::Dvae) {
+    if run.base.is_some() && run.only == Some(StageKind::Dvae) {
         notes.push(
             "training the DVAE further changes the meaning of its codes: the model's GPT and decoder were trained on the old \
              ones, and speak well again only when they are trained on the new ones (`--stage gpt`, then `--stage decoder`)"
@@ -56,10 +79,11 @@ fn gpu_only(run: &PlannedRun<'_>) -> Option<String> {
 
 /// Settings of the GPT stage in a run that trains other stages too, or only others.
 fn gpt_only(run: &PlannedRun<'_>) -> Option<String> {
-    let others = [StageKind::Dvae, StageKind::Decoder].into_iter().any(|stage| {
-        run.only.is_none_or(|only| only == stage) && run.plan.recipe(stage, run.fine_tune).steps > 0
-    });
-    let set: Vec<_> = GPT_ONLY.iter().filter(|(path, _)| is_set_by_user(run.plan, path)).collect();
+    let others = [StageKind::Dvae, StageKind::Decoder].into_iter().any(|stage| run.trains(stage));
+    // Those of a new GPT have a note of their own where there is a trained one.
+    let acts = |path: &str| !(run.base_has(GPT) && NEW_GPT.contains(&path));
+    let set = GPT_ONLY.iter().filter(|(path, _)| is_set_by_user(run.plan, path) && acts(path));
+    let set: Vec<_> = set.collect();
     match &set[..] {
         _ if !others => None,
         [] => None,
@@ -71,6 +95,52 @@ fn gpt_only(run: &PlannedRun<'_>) -> Option<String> {
     }
 }
 
+/// Settings that the decoder stage does not use, if it is trained.
+fn not_in_decoder(run: &PlannedRun<'_>) -> Option<String> {
+    let set = NOT_IN_DECODER.iter().filter(|(path, _)| is_set_by_user(run.plan, path));
+    let set: Vec<String> = set.map(|(path, why)| format!("{path} ({why})")).collect();
+    (run.trains(StageKind::Decoder) && !set.is_empty())
+        .then(|| format!("no effect in the decoder stage: {}", set.join(", ")))
+}
+
+/// Early stopping, if discriminators join the decoder stage: no score compares its weights from then on.
+fn decoder_without_early_stop(run: &PlannedRun<'_>) -> Option<String> {
+    let path = "training.early_stop_patience";
+    let from = Sizes::without_vocabulary(run.plan, run.machine).discriminators_from;
+    (run.trains(StageKind::Decoder) && from < 1.0 && is_set_by_user(run.plan, path)).then(|| {
+        let when = match from {
+            from if from > 0.0 => format!("after {:.0} % of its steps", 100.0 * from),
+            _ => "at its first step".to_owned(),
+        };
+        format!(
+            "{path} does not end the decoder stage once its discriminators have joined, {when}: validation measures the mel \
+             distance, not what they improve, and the last weights are kept"
+        )
+    })
+}
+
+/// Settings that a trained part of the base model makes ineffective.
+fn fixed_by_the_base(run: &PlannedRun<'_>) -> Vec<String> {
+    let set = |paths: &[&'static str]| -> Vec<&'static str> {
+        paths.iter().copied().filter(|path| is_set_by_user(run.plan, path)).collect()
+    };
+    let note = |set: Vec<&str>, why: &str| {
+        (!set.is_empty()).then(|| format!("no effect on the model of --from: {}; {why}", set.join(", ")))
+    };
+    let mut notes = Vec::new();
+    if run.base_has(DVAE) {
+        notes.extend(note(set(&["model.audio_codes"]), "the number of its audio codes is fixed"));
+    }
+    if run.base_has(DVAE) && !run.trains(StageKind::Dvae) {
+        let why = "its DVAE is not trained again (--stage dvae does that)";
+        notes.extend(note(set(&["training.code_token_weight", "training.dvae_steps"]), why));
+    }
+    if run.base_has(GPT) {
+        notes.extend(note(set(&NEW_GPT), "they initialise a new GPT, and this one is trained"));
+    }
+    notes
+}
+
 /// Settings that freeze weights that no model has trained.
 fn untrained_base(run: &PlannedRun<'_>) -> Option<String> {
     let training = &run.plan.training;
@@ -80,7 +150,7 @@ fn untrained_base(run: &PlannedRun<'_>) -> Option<String> {
         (None, layers) => format!("training.freeze_layers = {layers} freezes the lowest layers of the GPT"),
     };
     let trained = run.only.is_none_or(|only| only == StageKind::Gpt);
-    (trained && !run.fine_tune)
+    (trained && !run.base_has(GPT))
         .then(|| format!("{frozen}, which is untrained without --from: name a trained model with --from"))
 }
 

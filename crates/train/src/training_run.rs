@@ -1,25 +1,26 @@
 //! One run of `myxtts train`: from its settings to a run folder, its corpus, and the trained model on disk.
 
-use crate::base_model::{BaseText, base_vocabulary};
+use crate::base_model::{BaseParts, BaseText, base_vocabulary};
 use crate::briefing;
 use crate::corpus::{Assembled, Assembly, RecordMode, SavedSplit};
 use crate::devices::{DeviceRequest, RunDevices};
 use crate::error::TrainError;
 use crate::evaluate::listener::Listener;
+use crate::model::{DECODER, GPT, check_base};
 use crate::notes::{PlannedRun, corpus_notes, settings_notes};
-use crate::pipeline::{self, Devices, MODEL_FOLDER, Request};
+use crate::pipeline::{self, Devices, MODEL_FOLDER, Request, due_stages, trained_stages};
 use crate::ranks::Ranks;
 use crate::run_error::RunError;
 use crate::run_request::{
     self, CORPUS_EVENT, REQUEST_EVENT, RunRequest, check_corpus, corpus_event, open_for_resume,
 };
 use crate::session::Session;
+use crate::stage_context::ORDER;
 use crate::strategy::split;
 use crate::training_data::Corpus;
 use crate::tune::host::{Host, host_memory};
 use crate::{low_data, stages, tune};
 use myxtts_model::weights::folder::MANIFEST;
-use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::durable::fault::disk_from_env;
 use myxtts_run::folder::{BASE_VOCABULARY_FILE, FolderError, REQUEST_FILE, RunFolder};
 use myxtts_run::plan::{Plan, StageKind};
@@ -60,8 +61,14 @@ impl TrainingRun {
             split(plan.data.batch_size, devices.machines.len())?;
         }
         plan.strategy = Some(devices.summary());
-        let fine_tune = request.from.is_some();
-        check_steps(&plan, request.stage, fine_tune)?;
+        let parts = match &request.from {
+            Some(from) => {
+                check_base(from, request.stage)?;
+                BaseParts::open(from)?
+            }
+            None => None,
+        };
+        check_steps(&plan, &request, parts.as_ref())?;
         let base = match &request.from {
             Some(from) => BaseText::load(from, request.stage)?,
             None => None,
@@ -70,7 +77,8 @@ impl TrainingRun {
             base.apply_cleaner(&mut plan, progress);
             base.apply_preset(&mut plan, progress);
         }
-        let planned = PlannedRun { plan: &plan, machine: devices.first(), only: request.stage, fine_tune };
+        let (machine, only) = (devices.first(), request.stage);
+        let planned = PlannedRun { plan: &plan, machine, only, base: parts.as_ref() };
         settings_notes(&planned).iter().for_each(|note| progress.say(&format!("note: {note}")));
         let (request_file, base) = (request.to_json(), base.map(|base| base.vocabulary.to_json()));
         let mut files = vec![(REQUEST_FILE, &request_file[..])];
@@ -123,6 +131,13 @@ impl TrainingRun {
         let request = Request::from(&self.request);
         self.choose_settings(&request, &corpus, cleaner, progress)?;
         let (plan, machines) = (&self.plan, &self.devices.machines);
+        if self.is_resumed && !self.path().join(MODEL_FOLDER).join(MANIFEST).is_file() {
+            // Steps may have changed, and no stage has written the model yet.
+            let parts = self.request.from.as_deref().map(BaseParts::open).transpose()?.flatten();
+            if self.request.from.is_none() || parts.is_some() {
+                check_steps(plan, &self.request, parts.as_ref())?;
+            }
+        }
         // Other ranks may be on other machines, with memory of their own.
         if ranks.is_none()
             && let Some(line) = host_memory(plan, &request, &corpus, machines, Host::detect())?
@@ -204,12 +219,17 @@ impl TrainingRun {
             plan.finish_tuning(&chosen);
             folder.replace_plan(plan)?;
         }
-        // A resumed run has these in its plan already.
+        // A resumed run has these in its plan already, and may no longer find its base model.
         let facts = low_data::Facts::of(corpus);
-        let mut chosen = low_data::choose(plan, &facts, request.from.is_none());
+        let base = request.from.as_deref().map(BaseParts::open).transpose()?.flatten();
+        let begins_with = match (&request.from, &base) {
+            (None, _) => low_data::Begin::FromNothing,
+            (_, Some(base)) if !base.has(GPT) => low_data::Begin::WithoutGpt,
+            _ => low_data::Begin::WithGpt,
+        };
+        let mut chosen = low_data::choose(plan, &facts, begins_with);
         if request.only.is_none()
-            && let Some(from) = &request.from
-            && has_decoder(from)?
+            && base.is_some_and(|base| base.has(DECODER))
             && !grows_vocabulary(folder.path(), corpus)?
         {
             chosen.extend(low_data::choose_for_new_voice(plan, &facts));
@@ -251,11 +271,6 @@ impl TrainingRun {
     }
 }
 
-/// Whether a base model has a decoder; false if a resumed run no longer finds the model.
-fn has_decoder(from: &Path) -> Result<bool, RunError> {
-    Ok(from.join(MANIFEST).is_file() && ModelFolder::open(from)?.part(Part::Decoder).is_some())
-}
-
 /// Whether the corpus has text that the base model's vocabulary lacks: only the GPT can learn it.
 fn grows_vocabulary(run: &Path, corpus: &Corpus) -> Result<bool, RunError> {
     let base = base_vocabulary(run)?;
@@ -267,16 +282,32 @@ fn recogniser(plan: &Plan) -> Result<Option<Listener>, RunError> {
     Ok(Listener::of(&plan.training)?.map(|listener| listener.with_timeout(RECOGNITION_TIMEOUT)))
 }
 
-/// Refuses a run of 0 steps: there would be no model.
-fn check_steps(plan: &Plan, only: Option<StageKind>, fine_tune: bool) -> Result<(), RunError> {
-    let stages = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
-    let mut wanted = stages.into_iter().filter(|stage| only.is_none_or(|only| only == *stage));
-    if wanted.any(|stage| plan.recipe(stage, fine_tune).steps > 0) {
+/// Refuses a run that trains no stage: there would be no model. Stages whose part the base model has do not count, unless the
+/// run trains it again.
+fn check_steps(plan: &Plan, request: &RunRequest, base: Option<&BaseParts>) -> Result<(), RunError> {
+    let has = |part: &str| base.is_some_and(|base| base.has(part));
+    let has = base.map(|_| &has as &dyn Fn(&str) -> bool);
+    if !due_stages(plan, request.stage, has).is_empty() {
         return Ok(());
     }
-    let settings = match only {
-        Some(stage) => format!("training.{}_steps is 0", stages::name(stage)),
-        None => "training.dvae_steps, training.gpt_steps and training.decoder_steps are 0".to_owned(),
+    let steps: Vec<String> = trained_stages(plan, request.stage, has)
+        .into_iter()
+        .map(|stage| format!("training.{}_steps", stages::name(stage)))
+        .collect();
+    let settings = match &steps[..] {
+        [one] => format!("{one} is 0"),
+        several => format!("{} are 0", several.join(" and ")),
     };
-    Err(RunError::NoSteps { settings })
+    let others = match (&request.from, request.stage) {
+        (Some(from), None) if steps.len() < ORDER.len() => {
+            let trains = if has.is_some_and(|has| has(DECODER)) {
+                ", --decoder-steps N trains its decoder"
+            } else {
+                ""
+            };
+            format!(", and {} has all other parts (--gpt-steps N trains its GPT{trains})", from.display())
+        }
+        _ => String::new(),
+    };
+    Err(RunError::NoSteps { settings: settings + &others })
 }

@@ -189,7 +189,7 @@ pub fn data_gpu(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
 
 /// The notes before a run begins on a CPU.
 pub fn notes(plan: &Plan) -> String {
-    let run = PlannedRun { plan, machine: ComputeDevice::CPU, only: None, fine_tune: false };
+    let run = PlannedRun { plan, machine: ComputeDevice::CPU, only: None, base: None };
     [plan.notes.clone(), settings_notes(&run)].concat().join("\n")
 }
 

@@ -330,6 +330,12 @@ fn conflicting_arguments_were_reported_after_the_work() {
     ];
     refused(&none, 2, "nothing would be trained");
     refused(&["--stage", "gpt", "--set", "training.gpt_steps=0"], 2, "training.gpt_steps is 0");
+    // The other parts are there, and no stage trains them again.
+    tiny::write(&folder.join("whole"), &[Part::Dvae, Part::Decoder, Part::Speaker]);
+    let nothing = ["--from", "whole", "--set", "training.gpt_steps=0"];
+    refused(&nothing, 2, "training.gpt_steps is 0, and whole has all other parts");
+    refused(&nothing, 2, "--decoder-steps N trains its decoder");
+    refused(&[&nothing[..], &["--decoder-steps", "0"]].concat(), 2, "nothing would be trained");
     refused(&["--preset", "v2", "--batch-size", "4096", "--set", "data.buckets=1"], 2, "fits, with");
     // Only the GPT's batches were planned.
     let large = [
@@ -343,6 +349,27 @@ fn conflicting_arguments_were_reported_after_the_work() {
         "training.gpt_steps=0",
     ];
     refused(&large, 2, "data.decoder_batch_size = 4096 is planned to take");
+}
+
+#[test]
+fn a_run_resumed_with_0_steps_named_a_model_that_was_not_there() {
+    let at = corpus();
+    let folder = at.path();
+    let run = folder.join("runs/emptied");
+    let endless = ["training.dvae_steps=100000", "training.checkpoint_every=2"];
+    let (code, said) = interrupted(&mut small(folder, "emptied", &endless), &run, &["-TERM"]);
+    assert_eq!(code, Some(143), "{said}");
+    let with = |steps: &str| {
+        let output = resume(folder, "emptied").args(["--set", steps]).output().unwrap();
+        (output.status.code(), words(&output))
+    };
+    let (code, said) = with("training.dvae_steps=0");
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("training.dvae_steps is 0: nothing would be trained"), "{said}");
+    // Its checkpoint is still there.
+    let (code, said) = with("training.dvae_steps=1");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(run.join("model/dvae.safetensors").is_file());
 }
 
 #[test]

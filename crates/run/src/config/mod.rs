@@ -29,7 +29,7 @@ pub use key::{Key, Section, ValueKind};
 pub use keys::KEYS;
 pub use lookup::nearest;
 pub use removed_keys::{REMOVED_KEYS, RemovedKey};
-pub use scope::{CHANGEABLE_ON_RESUME, GPT_ONLY, GPU_ONLY};
+pub use scope::{CHANGEABLE_ON_RESUME, GPT_ONLY, GPU_ONLY, NOT_IN_DECODER};
 pub use sources::{Assignment, Flag, MergedSettings, Origin, Sources};
 pub use tune::{Tuned, tune};
 pub use value::Value;

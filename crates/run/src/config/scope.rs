@@ -1,4 +1,4 @@
-//! Where settings apply: which of them a resumed run may change, and which act in one stage or on GPUs only. A setting
+//! Where settings apply: which of them a resumed run may change, and which act in some stages or on GPUs only. A setting
 //! in none of these lists is fixed when a run is created, and acts in every stage and on every device.
 
 /// Settings that can be changed when a run is resumed: how long, how fast, how often, and where. None of them changes
@@ -65,9 +65,21 @@ pub const GPT_ONLY: &[(&str, &str)] = &[
     ("training.text_dropout", "the other stages read no text"),
     ("training.lora_rank", "the other networks are trained in full"),
     ("training.freeze_layers", "the other networks are trained in full"),
-    ("data.data_gpu", "the other stages need no conditioning"),
-    ("data.model_start_delay", "it belongs to data.data_gpu"),
     ("data.keep_on_device", "the other stages need no conditioning"),
+    (
+        "model.masks",
+        "the decoder learns from the GPT's states as they are when speaking, where masks are always the corrected ones",
+    ),
+];
+
+/// Settings that the decoder stage does not use, each with the reason.
+pub const NOT_IN_DECODER: &[(&str, &str)] = &[
+    ("data.num_workers", "one thread reads the windows of its batches"),
+    (
+        "data.buffer_size",
+        "its batches are made one after the other, and data.prefetch_buffer_size of them wait",
+    ),
+    ("data.model_start_delay", "its batches are made on the CPU, also with data.data_gpu"),
 ];
 
 /// Settings that act on GPUs only.

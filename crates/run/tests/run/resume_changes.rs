@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use myxtts_run::config::{
-    CHANGEABLE_ON_RESUME, Flag, GPT_ONLY, GPU_ONLY, HostResources, Key, REMOVED_KEYS, Sources,
+    CHANGEABLE_ON_RESUME, Flag, GPT_ONLY, GPU_ONLY, HostResources, Key, NOT_IN_DECODER, REMOVED_KEYS, Sources,
 };
 use myxtts_run::plan::{Plan, ResumeChanges};
 
@@ -48,8 +48,8 @@ fn removed_settings_load_from_every_source_with_a_note() {
 
 #[test]
 fn lists_of_settings_name_existing_settings() {
-    let gpt = GPT_ONLY.iter().map(|(path, _)| path);
-    for path in CHANGEABLE_ON_RESUME.iter().chain(GPU_ONLY).chain(gpt) {
+    let by_stage = GPT_ONLY.iter().chain(NOT_IN_DECODER).map(|(path, _)| path);
+    for path in CHANGEABLE_ON_RESUME.iter().chain(GPU_ONLY).chain(by_stage) {
         assert!(Key::find(path).is_some_and(|key| key.path == *path), "{path}");
     }
     for removed in REMOVED_KEYS {

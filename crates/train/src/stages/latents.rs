@@ -75,6 +75,8 @@ pub(crate) fn latents_of(
     let options = LoaderOptions { until, budget: failures, ..LoaderOptions::default() };
     let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(1)?);
     let loader = Loader::start(records, batches.clone(), &batches.state(0), options, slabs)?;
+    // Not `model.masks`: these are the states that speaking gives the decoder, and speaking has one set of masks (see
+    // `Masks`), whatever the GPT was trained with.
     let masks = Masks::Corrected;
     let mut filler =
         Filler::new(sizes.clone(), (masks, frames, stats), (engine.layout().clone(), engine.precision()));

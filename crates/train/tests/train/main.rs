@@ -30,6 +30,7 @@ mod kills;
 mod mirrored;
 mod module_cycles;
 mod no_batches;
+mod notes;
 mod portable;
 mod preview;
 mod prompts;
