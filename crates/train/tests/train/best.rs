@@ -147,6 +147,23 @@ fn a_decoder_keeps_its_last_weights_once_discriminators_have_joined() {
     assert_eq!(score.map(|e| e["step"].as_u64()).collect::<Vec<_>>(), [Some(1)]);
 }
 
+/// No score compares its weights from then on: patience that counted them would end it after a few validations.
+#[test]
+fn early_stopping_ends_a_decoder_stage_only_before_its_discriminators_join() {
+    let mut plan = plan(StageKind::Decoder);
+    plan.training.early_stop_patience = Some(1);
+    let end = |score| {
+        let runs = tempfile::tempdir().unwrap();
+        let mut stage = scripted(StageKind::Decoder, &plan, score);
+        let finished = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None).0.unwrap();
+        (finished.ended, finished.steps, finished.chosen.map(|chosen| chosen.step))
+    };
+    assert_eq!(end(|step| step as f64), (StageEnd::Early, 2, Some(1)));
+    // They join after half of the steps.
+    let worse = |step: u64| if step <= 3 { 9.0 - step as f64 } else { 100.0 + step as f64 };
+    assert_eq!(end(worse), (StageEnd::Done, STEPS, Some(STEPS)));
+}
+
 #[test]
 fn a_nan_score_is_never_the_best() {
     let plan = plan(StageKind::Gpt);
