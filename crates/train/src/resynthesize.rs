@@ -176,7 +176,7 @@ impl Resynthesizer {
     }
 
     /// The codes of a recording, and the audio that the DVAE reconstructs from them.
-    pub(crate) fn through_dvae(&mut self, recording: &Clip) -> Result<(Vec<i32>, Clip), TrainError> {
+    pub fn through_dvae(&mut self, recording: &Clip) -> Result<(Vec<i32>, Clip), TrainError> {
         let (front, samples) = (FrontEnd::Dvae, self.prepare_reference(recording));
         let mut mel = Vec::new();
         self.extractor.compute(&samples, &mut mel);

@@ -1,11 +1,17 @@
 //! Checks that the evaluation recognises the right sentence: speech of the demo corpus, degraded in known ways.
 
+use crate::tiny;
+use myxtts_data::audio::Clip;
+use myxtts_data::features::preprocess;
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_demo::{self as demo, DemoOptions, Language, VOICES};
+use myxtts_model::weights::Part;
 use myxtts_run::progress::Silent;
 use myxtts_tensor::random::Stream;
-use myxtts_train::evaluate::dtw::{Frames, DtwOptions, align};
+use myxtts_train::ComputeDevice;
+use myxtts_train::evaluate::dtw::{DtwOptions, Frames, align};
 use myxtts_train::evaluate::{cepstrum, rank};
+use myxtts_train::resynthesize::Resynthesizer;
 
 const CANDIDATES: usize = 20;
 const MELS: usize = 80;
@@ -103,4 +109,28 @@ fn the_right_sentence_is_nearest_with_noise_at_another_speed_or_in_another_voice
     let (found, distortion) = right(&turned, &references);
     assert!(found == 0 && distortion > 5.0, "{found} right, {distortion} dB");
     assert_eq!(right(&vec![Vec::new(); CANDIDATES], &references).0, 0);
+}
+
+/// By the codes of a recording with silence around the speech.
+#[test]
+fn recordings_are_resynthesized_as_training_read_them() {
+    let (front, at) = (FrontEnd::Dvae, tempfile::tempdir().unwrap());
+    let speech = demo::speak("The sea is calm.", Language::English, &VOICES[0]);
+    let silence = vec![0.0; front.sample_rate() as usize];
+    let raw = Clip { samples: [&silence[..], &speech, &silence].concat(), sample_rate: front.sample_rate() };
+    let codes = |name: &str, trim_db, loudness_lufs, clip: &Clip| {
+        let path = at.path().join(name);
+        if !path.exists() {
+            tiny::write_prepared(&path, &[Part::Dvae], trim_db, loudness_lufs);
+        }
+        let mut parts = Resynthesizer::open(&path, ComputeDevice::CPU, None).unwrap();
+        parts.through_dvae(clip).unwrap().0
+    };
+    let (trim_db, loudness_lufs) = (Some(40.0), Some(-30.0));
+    for (name, trim_db, loudness_lufs) in [("trimmed", trim_db, None), ("levelled", None, loudness_lufs)] {
+        let prepared = Clip { samples: preprocess(&raw.samples, trim_db, loudness_lufs), ..raw };
+        let heard = codes(name, trim_db, loudness_lufs, &raw);
+        assert_eq!(heard, codes("plain", None, None, &prepared), "{name}");
+        assert_ne!(heard, codes("plain", None, None, &raw), "{name}");
+    }
 }

@@ -94,14 +94,9 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
             // Enough on average, but any single one varies.
             Fault::TinyBuffer => batch.read *= draws.around(0.5),
             Fault::ProcessorHog => {
-                [
-                    &mut batch.read,
-                    &mut batch.decode,
-                    &mut batch.collate,
-                    &mut batch.fill,
-                ]
-                .into_iter()
-                .for_each(|time| *time *= 4.5 * draws.around(0.2));
+                [&mut batch.read, &mut batch.decode, &mut batch.collate, &mut batch.fill]
+                    .into_iter()
+                    .for_each(|time| *time *= 4.5 * draws.around(0.2));
             }
             Fault::PageableUploads => batch.upload *= 8.0,
             Fault::UploadLock => batch.upload *= 4.0,
