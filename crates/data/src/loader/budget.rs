@@ -34,15 +34,22 @@ pub struct Quarantine {
     bad: u64,
     read: u64,
     records: BTreeMap<u32, Problem>,
+    remedy: &'static str,
 }
 
 impl Quarantine {
     /// Creates an empty list.
     pub fn new(budget: FailureBudget) -> Self {
-        Quarantine { budget, bad: 0, read: 0, records: BTreeMap::new() }
+        let remedy = "another clip is used instead";
+        Quarantine { budget, bad: 0, read: 0, records: BTreeMap::new(), remedy }
     }
 
-    /// Counts the `read` records of the batch of `step`, of which `bad` were replaced, and writes one note for each record
+    /// Sets what the notes say about a bad record after its problem, where none is used instead.
+    pub fn with_remedy(self, remedy: &'static str) -> Self {
+        Quarantine { remedy, ..self }
+    }
+
+    /// Counts the `read` records of the batch of `step` and the `bad` ones among them, and writes one note for each record
     /// that was not known to be bad.
     ///
     /// # Errors
@@ -58,7 +65,7 @@ impl Quarantine {
         for (record, problem) in bad {
             self.bad += 1;
             self.records.entry(record).or_insert_with(|| {
-                notes.push(format!("{problem}; another clip is used instead"));
+                notes.push(format!("{problem}; {}", self.remedy));
                 problem.clone()
             });
         }

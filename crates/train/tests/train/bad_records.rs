@@ -1,6 +1,7 @@
 //! Bad records found before the steps of a stage: left out, named and counted against `data.failure_budget`.
 
 use myxtts_data::loader::FailureBudget;
+use myxtts_data::record::DVAE_MEL;
 use myxtts_run::durable::OsDisk;
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::StageKind;
@@ -8,6 +9,7 @@ use myxtts_run::progress::Progress;
 use myxtts_train::feed::FeedSettings;
 use myxtts_train::job_control::JobControl;
 use myxtts_train::replica_slice::ReplicaSlice;
+use myxtts_train::session::StageEnd;
 use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::codes::{CodesFile, codes_of};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
@@ -93,6 +95,34 @@ fn one_bad_clip_ended_the_dvae_stage_before_its_first_step() {
     // A disk that fails says nothing about the clips.
     let error = dvae_stage(unreachable(), &all, 1.0).err().unwrap();
     assert!(matches!(error, TrainError::Record(_)), "{error:?}");
+}
+
+/// The mels of the acoustic head are read outside the loader, which replaces bad clips: a clip that was damaged after the codes
+/// were made ended the stage, whatever the budget.
+#[test]
+fn one_clip_damaged_after_the_codes_ended_the_gpt_stage() {
+    const STEPS: u64 = 12;
+    let run = |clips: Clips, rate: f64| {
+        let mut stage = small::joining_gpt(clips, rate, STEPS);
+        let runs = tempfile::tempdir().unwrap();
+        let (ended, lines) = small::run(runs.path(), &small::plan(StageKind::Gpt, STEPS), &mut *stage);
+        (ended, lines, small::everything(&*stage))
+    };
+    // With the mel alone, rows of the clip have no targets. With all of it, the loader uses another clip for the row, and only
+    // segments of it are missed.
+    for (column, what) in [(Some(DVAE_MEL), "rows with its audio are left out"), (None, "is used instead")] {
+        let clips = Clips { damaged_column: column, ..damaged() };
+        let (ended, lines, weights) = run(clips, 0.9);
+        assert_eq!(ended.unwrap(), StageEnd::Done, "{column:?}");
+        assert_eq!(with(&lines, &["clip-2", "checksum", what]).len(), 1, "{column:?}: noted once: {lines:?}");
+        assert!(with(&lines, &["clip-2", "rows with its audio are left out"]).len() == 1, "{lines:?}");
+        assert_eq!(run(clips, 0.9).2, weights, "{column:?}: another run differs");
+        assert_ne!(run(Clips::default(), 0.9).2, weights, "{column:?}: the clip was never used");
+        let error = run(clips, 0.0).0.unwrap_err();
+        assert!(error.to_string().contains("more than the budget"), "{column:?}: {error}");
+        assert!(error.to_string().contains("clip-2"), "{column:?}: {error}");
+        assert_eq!(error.exit(), Exit::BadData, "{column:?}");
+    }
 }
 
 fn codes(

@@ -180,6 +180,22 @@ fn a_clip_with_nan_is_named_and_costs_only_its_own_steps() {
     }
 }
 
+/// The mels of a joined clip are targets of the acoustic head, but its steps named only the clips that rows were sampled for.
+#[test]
+fn a_joined_clip_with_nan_was_not_named() {
+    for poisoned in [0, 2, 4] {
+        // Rows stay whole in the last steps of a stage, which this one does not reach.
+        let inner = small::joining_gpt(Clips::poisoned(poisoned, DVAE_MEL), 0.05, 100);
+        let stage =
+            FaultyStage { inner, fault: Fault::Sound, when: |_| false, once: None, steps: Vec::new() };
+        let named = format!("clip-{poisoned}");
+        assert!(
+            assert_unharmed("GPT, mel of a joined clip", stage, Some(&named)) > 0,
+            "{named} was never used"
+        );
+    }
+}
+
 #[test]
 fn a_nan_loss_or_gradient_changes_no_bit() {
     for kind in KINDS {

@@ -2,6 +2,7 @@
 
 use half::bf16;
 use myxtts_data::batch::Rows;
+use myxtts_data::loader::FailureBudget;
 use myxtts_data::problem::{Problem, ProblemKind, Severity};
 use myxtts_data::record::{COLUMNS, Column, Dtype, RecordError, RecordSource, TOKENS, WAVEFORM};
 use myxtts_data::utterance::Origin;
@@ -16,7 +17,9 @@ use myxtts_run::plan::{Plan, Recipe, StageKind};
 use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Device, Mode};
+use myxtts_train::align::Aligned;
 use myxtts_train::evaluate::listener::Listener;
+use myxtts_train::feed::FeedSettings;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::samples::Samples;
@@ -25,7 +28,7 @@ use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::clips::Clips as DecoderClips;
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
-use myxtts_train::stages::gpt::{GptSettings, GptStage};
+use myxtts_train::stages::gpt::{GptSettings, GptStage, Regularization};
 use myxtts_train::stages::latent_file::LatentFile;
 use myxtts_train::stages::{self, Stage};
 use myxtts_train::{ComputeDevice, Model, TrainError};
@@ -48,6 +51,8 @@ pub struct Clips {
     pub alone: bool,
     /// A clip that is damaged once the flag is set: a stage reads every clip when it is built.
     pub damaged: Option<(usize, &'static AtomicBool)>,
+    /// The only column of that clip that is damaged; every one where it is `None`.
+    pub damaged_column: Option<Column>,
     /// Number of reads until the disk fails.
     pub reads_left: Option<&'static AtomicI64>,
     /// Number of validation clips, the last ones; one if it is 0.
@@ -103,7 +108,10 @@ impl RecordSource for Clips {
     }
 
     fn read(&self, record: usize, column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        if self.damaged.is_some_and(|(bad, since)| bad == record && since.load(Ordering::Relaxed)) {
+        let is_damaged = self.damaged_column.is_none_or(|bad| bad == COLUMNS[column]);
+        if is_damaged
+            && self.damaged.is_some_and(|(bad, since)| bad == record && since.load(Ordering::Relaxed))
+        {
             return Err(RecordError::Bad(Problem {
                 kind: ProblemKind::DamagedRecord,
                 severity: Severity::Error,
@@ -205,6 +213,30 @@ pub fn fine_tuned_gpt(plan: &Plan, lora_rank: Option<usize>, machine: ComputeDev
     stage(StageKind::Gpt, plan, Clips::default(), 1, ComputeDevice::CPU).finish(&mut model, false).unwrap();
     let settings = GptSettings { lora_rank, ..gpt_settings(1) };
     gpt_stage(settings, plan.recipe(StageKind::Gpt, true), Clips::default(), machine, &model)
+}
+
+/// A GPT with an acoustic head, whose rows are joined from segments of clips. `budget` is the share of records that may be bad.
+pub fn joining_gpt(clips: Clips, budget: f64, steps: u64) -> Box<dyn Stage> {
+    // A language, and three words of one letter. Two words are a segment, and two segments a row.
+    let aligned = Aligned {
+        tokens: vec![6, 7, 0, 7, 0, 7],
+        at_code: vec![1, 1, 1, 1, 3, 5, 5, 5, 5, 5],
+        words: vec![(1, 0), (3, 4), (5, 5)],
+    };
+    let alignments = (0..CLIPS as u32 - 1).map(|record| (record, aligned.clone())).collect();
+    let feeding =
+        FeedSettings { failures: FailureBudget { rate: budget, probation: 0 }, ..FeedSettings::default() };
+    let regularization = Regularization {
+        recombination: 1.0,
+        acoustic_weight: 1.0,
+        alignments: Some(Arc::new(alignments)),
+        ..Regularization::default()
+    };
+    let settings = GptSettings { feeding, regularization, ..gpt_settings(1) };
+    let mut model = Model::default();
+    model.set("mel_stats", &[80], &[5.0; 80]);
+    let recipe = plan(StageKind::Gpt, steps).recipe(StageKind::Gpt, false);
+    gpt_stage(settings, recipe, clips, ComputeDevice::CPU, &model)
 }
 
 fn gpt_stage(

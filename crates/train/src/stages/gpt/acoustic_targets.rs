@@ -1,6 +1,7 @@
 //! Targets of the acoustic head: the mels of the code that each position of the GPT has read.
 
 use crate::overlay::position;
+use myxtts_data::problem::Problem;
 use myxtts_data::record::{DVAE_MEL, RecordError, RecordSource};
 use myxtts_model::GptSizes;
 use rayon::prelude::*;
@@ -26,6 +27,22 @@ fn frames_per_code(sizes: &GptSizes) -> usize {
     sizes.code_stride / HOP
 }
 
+/// The targets of a batch.
+pub(super) struct BatchTargets {
+    /// Mels `[rows, positions, channels]`, not yet divided by `mel_stats`.
+    pub mels: Vec<f32>,
+    /// Rows that could not be read, in their order; their mels are zeros.
+    pub bad: Vec<BadRow>,
+}
+
+/// A row whose mels could not be read.
+pub(super) struct BadRow {
+    pub row: usize,
+    /// The record of its first bad segment.
+    pub record: u32,
+    pub problem: Problem,
+}
+
 /// Reads the targets of batches.
 pub(super) struct AcousticTargets {
     source: Arc<dyn RecordSource>,
@@ -40,23 +57,38 @@ impl AcousticTargets {
         AcousticTargets { source, column, bands: sizes.conditioning.mels, frames: frames_per_code(sizes) }
     }
 
-    /// The mels `[rows, positions, channels]` of rows that consist of these segments, not yet divided by `mel_stats`. Position
-    /// 0 has read START, position 1 the first code. Positions that have read no code are zeros.
-    pub fn of(&self, rows: &[Vec<Segment>], positions: usize) -> Result<Vec<f32>, RecordError> {
+    /// The targets of rows that consist of these segments. Position 0 has read START, position 1 the first code. Where no
+    /// code was read there are zeros.
+    ///
+    /// # Errors
+    /// If the storage failed: the record may be good. Bad records are returned with the targets.
+    pub fn of(&self, rows: &[Vec<Segment>], positions: usize) -> Result<BatchTargets, RecordError> {
         let per_code = self.bands * self.frames;
         let mut mels = vec![0f32; rows.len() * positions * per_code];
-        let targets = mels.par_chunks_mut((positions * per_code).max(1)).zip(rows);
-        targets.try_for_each(|(mels, row)| {
-            let mut position = 1;
-            for Segment { record, codes } in row {
-                let end = (position + codes.len()).min(positions);
-                let into = &mut mels[position.min(end) * per_code..end * per_code];
-                self.read(*record, codes.start, into)?;
-                position = end;
+        let targets = mels.par_chunks_mut((positions * per_code).max(1)).zip(rows).enumerate();
+        let read = targets.map(|(row, (mels, segments))| match self.row(segments, mels) {
+            Ok(()) => Ok(None),
+            Err((record, RecordError::Bad(problem))) => {
+                mels.fill(0.0);
+                Ok(Some(BadRow { row, record, problem }))
             }
-            Ok::<_, RecordError>(())
-        })?;
-        Ok(mels)
+            Err((_, error)) => Err(error),
+        });
+        let bad: Vec<Option<BadRow>> = read.collect::<Result<_, RecordError>>()?;
+        Ok(BatchTargets { mels, bad: bad.into_iter().flatten().collect() })
+    }
+
+    /// Reads the targets of a row; an error comes with its record.
+    fn row(&self, segments: &[Segment], mels: &mut [f32]) -> Result<(), (u32, RecordError)> {
+        let per_code = self.bands * self.frames;
+        let (mut position, positions) = (1, mels.len() / per_code.max(1));
+        for Segment { record, codes } in segments {
+            let end = (position + codes.len()).min(positions);
+            let into = &mut mels[position.min(end) * per_code..end * per_code];
+            self.read(*record, codes.start, into).map_err(|error| (*record, error))?;
+            position = end;
+        }
+        Ok(())
     }
 
     /// Reads the mels of a record from `code` on. The last code may have fewer frames than others: its last frame is
@@ -130,7 +162,7 @@ mod tests {
         let segment = |record, codes| Segment { record, codes };
         // A recombined row, a row whose last code has two frames of four, and an empty row.
         let rows = [vec![segment(1, 1..2), segment(0, 0..2)], vec![segment(1, 0..3)], vec![]];
-        let mels = targets.of(&rows, 5).expect("readable");
+        let mels = targets.of(&rows, 5).expect("readable").mels;
         let code = |row: usize, position: usize| -> Vec<f32> {
             mels[(row * 5 + position) * 8..][..8].iter().copied().step_by(2).collect()
         };
@@ -141,6 +173,6 @@ mod tests {
         assert_eq!(code(1, 3), [108.0, 109.0, 109.0, 109.0], "the last frame is repeated");
         assert!((0..5).all(|position| code(2, position) == [0.0; 4]));
         // A row with more codes than positions is cut.
-        assert_eq!(targets.of(&rows[1..2], 2).expect("readable").len(), 16);
+        assert_eq!(targets.of(&rows[1..2], 2).expect("readable").mels.len(), 16);
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct Augmented {
     spoken: Vec<i32>,
     /// Per row: where its codes are from.
     segments: Vec<Vec<Segment>>,
+    /// Per row: whether its text was removed.
+    without_text: Vec<bool>,
 }
 
 impl Augmented {
@@ -68,6 +70,16 @@ impl Augmented {
     /// Per row: where its codes are from.
     pub fn segments(&self) -> &[Vec<Segment>] {
         &self.segments
+    }
+
+    /// Whether the text of a row was removed.
+    pub fn lost_text(&self, row: usize) -> bool {
+        self.without_text[row]
+    }
+
+    /// The records that the codes of all rows are from, as often as they occur.
+    pub fn sources(&self) -> Vec<i32> {
+        self.segments.iter().flatten().map(|segment| segment.record as i32).collect()
     }
 
     /// Targets of the alignment head: for every code the token spoken there, and STOP after the last.
@@ -122,8 +134,8 @@ impl Augmenter {
         })
     }
 
-    /// The rows of a batch, some of them recombined, with the token spoken at each code.
-    pub fn rows(&self, batch: u64, records: &[i32], rows: &Rows<'_>) -> Augmented {
+    /// The rows of a batch, some of them recombined, with the token spoken at each code. The rows `whole` are not recombined.
+    pub fn rows(&self, batch: u64, records: &[i32], rows: &Rows<'_>, whole: &[usize]) -> Augmented {
         let mut made = Augmented {
             text: rows.text.to_vec(),
             text_lengths: rows.text_lengths.to_vec(),
@@ -131,9 +143,10 @@ impl Augmenter {
             code_lengths: rows.code_lengths.to_vec(),
             spoken: vec![-1; rows.codes.len()],
             segments: whole_rows(records, rows.code_lengths),
+            without_text: vec![false; records.len()],
         };
         if let Some(alignments) = &self.alignments {
-            self.recombine(batch, (records, rows), alignments, &mut made);
+            self.recombine(batch, (records, rows), (alignments, whole), &mut made);
         }
         self.drop_texts(batch, records, &mut made);
         made
@@ -153,6 +166,7 @@ impl Augmenter {
             {
                 made.text[row * tokens + 1] = self.space;
                 made.text_lengths[row] = 2;
+                made.without_text[row] = true;
                 made.spoken[row * codes..][..codes].fill(-1);
             }
         }
@@ -162,7 +176,7 @@ impl Augmenter {
         &self,
         batch: u64,
         (records, rows): (&[i32], &Rows<'_>),
-        alignments: &Alignments,
+        (alignments, whole): (&Alignments, &[usize]),
         made: &mut Augmented,
     ) {
         let count = rows.text_lengths.len().max(1);
@@ -178,7 +192,7 @@ impl Augmenter {
             let draw = Draw { seed: self.seed.with(batch).with(record as u64), next: 0 };
             // Conditioning cut from the row's own clip belongs to that clip's codes, so the row stays.
             let conditioned_by_itself = rows.prompts.get(row).is_some_and(|prompt| !prompt.is_empty());
-            if batch >= self.whole_from || conditioned_by_itself {
+            if batch >= self.whole_from || conditioned_by_itself || whole.contains(&row) {
                 continue;
             }
             let Some(joined) = self.recombined_row(record as u32, own, (tokens, codes), draw) else {
@@ -399,7 +413,7 @@ mod tests {
             text_dropout: 0.0,
             recombination,
             whole_from: 100,
-            alignments: Some(Arc::new(Alignments::known(aligned.clone()))),
+            alignments: Some(Arc::new(aligned.clone().into_iter().collect())),
             space: SPACE,
             mask_id: MASK,
             source,
@@ -427,7 +441,7 @@ mod tests {
             prompts: &[],
         };
         let records: Vec<i32> = aligned.iter().map(|(record, _)| *record as i32).collect();
-        augmenter.rows(number, &records, &rows)
+        augmenter.rows(number, &records, &rows, &[])
     }
 
     #[test]

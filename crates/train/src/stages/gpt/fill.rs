@@ -1,8 +1,8 @@
 //! Converts a batch of records to the bytes of the GPT's inputs: ahead of the training loop, and for passes over a trained
 //! GPT.
 
-use super::acoustic_targets::AcousticTargets;
-use super::augment::{Augmenter, whole_rows};
+use super::acoustic_targets::{AcousticTargets, BadRow, BatchTargets};
+use super::augment::{Augmented, Augmenter, whole_rows};
 use super::conditioning_engine::{ConditioningEngine, HasMelInput, SharedEngine};
 use super::conditioning_feed::ConditioningKind;
 use super::conditioning_input::ConditioningInput;
@@ -12,7 +12,7 @@ use crate::feed::{BatchCost, Maker, field, maker_of};
 use crate::stages::clips;
 use crate::stages::prompts::prompts;
 use myxtts_data::batch::{BatchInfo, Plan as Batches, Rung};
-use myxtts_data::loader::Options as LoaderOptions;
+use myxtts_data::loader::{Options as LoaderOptions, Quarantine};
 use myxtts_data::record::RecordSource;
 use myxtts_model::sequence::{frame_lengths, repeat_frames};
 use myxtts_model::{Condition, GptInputs, GptShape, GptSizes, GptTargets, Masks, Rows};
@@ -27,7 +27,11 @@ use std::sync::Arc;
 pub(in crate::stages) struct GptBatch {
     pub shape: GptShape,
     pub rows: u64,
+    /// Every record in it, each once: those of its rows, those that condition them, and those that segments of joined rows are
+    /// from.
     pub records: Vec<u32>,
+    /// Number of clips that targets of the acoustic head were read from, and the rows where one was bad.
+    heard: (u64, Vec<BadRow>),
     /// Number of valid targets of text, codes and alignment head.
     pub targets: [f32; 3],
     /// The input of its conditioning, if a device computes it.
@@ -158,11 +162,14 @@ impl Filler {
             code_lengths: ints("codes_rows"),
             prompts: &prompts,
         };
-        let augmented =
-            self.augmenter.as_ref().map(|augmenter| augmenter.rows(info.step, ints("record"), &rows));
+        let heard = targets.acoustic.and(self.acoustic.as_deref());
+        let Augmentation { augmented, targets: mels, heard, blank } =
+            self.augmentation(info.step, ints("record"), &rows, heard.map(|heard| (heard, shape.mel)))?;
         if let Some(augmented) = &augmented {
             rows = augmented.rows(&prompts);
         }
+        let lengths = without(rows.code_lengths, &blank);
+        rows.code_lengths = &lengths;
         let mut sequences = self.masks.sequences(&self.sizes, &rows)?;
         if let Some(augmenter) = &self.augmenter {
             augmenter.mask(info.step, ints("record"), &mut sequences.mel_in);
@@ -177,16 +184,8 @@ impl Filler {
             aligned = counted(&answers);
             image.write_i32(into, spoken, &answers);
         }
-        if let (Some(value), Some(acoustic)) = (targets.acoustic, &self.acoustic) {
-            let whole;
-            let segments = match &augmented {
-                Some(augmented) => augmented.segments(),
-                None => {
-                    whole = whole_rows(ints("record"), rows.code_lengths);
-                    &whole
-                }
-            };
-            image.write_divided(into, value, &acoustic.of(segments, shape.mel)?, &self.stats);
+        if let (Some(value), Some(mels)) = (targets.acoustic, &mels) {
+            image.write_divided(into, value, mels, &self.stats);
         }
         let mut mel_input = None;
         if let Condition::Mels { mels: input, lengths } = inputs.condition {
@@ -231,10 +230,48 @@ impl Filler {
         ] {
             image.write_i32(into, value, data);
         }
-        let records = clips(&[ints("record"), ints("companion")]);
+        let joined = augmented.as_ref().map(Augmented::sources).unwrap_or_default();
+        let records = clips(&[ints("record"), ints("companion"), &joined]);
         let targets = [counted(&sequences.text_targets), counted(&sequences.mel_targets), aligned];
         let (rows, is_shuffled) = (u64::from(info.rows_valid), moved.is_some());
-        Ok((image.bytes(), GptBatch { shape, rows, records, targets, mel_input, is_shuffled }))
+        Ok((image.bytes(), GptBatch { shape, rows, records, heard, targets, mel_input, is_shuffled }))
+    }
+
+    /// Augments the rows of a batch, and reads their targets of the acoustic head for a number of positions where there is one.
+    /// A row joined from a clip that cannot be read stays whole; a row whose own clip cannot be read is blank.
+    fn augmentation(
+        &self,
+        batch: u64,
+        records: &[i32],
+        rows: &Rows<'_>,
+        heard: Option<(&AcousticTargets, usize)>,
+    ) -> Result<Augmentation, TrainError> {
+        let augment = |whole: &[usize]| {
+            self.augmenter.as_ref().map(|augmenter| augmenter.rows(batch, records, rows, whole))
+        };
+        let mut made = Augmentation { augmented: augment(&[]), ..Augmentation::default() };
+        let Some((acoustic, positions)) = heard else { return Ok(made) };
+        let read = |augmented: &Option<Augmented>| -> Result<(u64, BatchTargets), TrainError> {
+            let whole;
+            let segments = match augmented {
+                Some(augmented) => augmented.segments(),
+                None => {
+                    whole = whole_rows(records, rows.code_lengths);
+                    &whole
+                }
+            };
+            Ok((segments.iter().map(|row| row.len() as u64).sum(), acoustic.of(segments, positions)?))
+        };
+        let (count, mut targets) = read(&made.augmented)?;
+        made.heard = (count, std::mem::take(&mut targets.bad));
+        if !made.heard.1.is_empty() {
+            let whole: Vec<usize> = made.heard.1.iter().map(|bad| bad.row).collect();
+            made.augmented = augment(&whole);
+            targets = read(&made.augmented)?.1;
+            made.blank = targets.bad.iter().map(|bad| bad.row).collect();
+        }
+        made.targets = Some(targets.mels);
+        Ok(made)
     }
 
     /// The slot for the conditioning input of a batch, as soon as it may be written.
@@ -258,8 +295,34 @@ impl Filler {
         first: u64,
         options: LoaderOptions,
     ) -> Result<Maker<GptBatch>, TrainError> {
+        // The loader does not read these clips: bad ones are counted here, in the order of batches.
+        let mut quarantine = Quarantine::new(options.budget).with_remedy("rows with its audio are left out");
+        let notes = options.notes.clone();
         maker_of(source, batches, first, options, move |bytes, info, into, made| {
-            self.fill(bytes, info, into, made)
+            let filled = self.fill(bytes, info, into, made)?;
+            let (read, bad) = &filled.1.heard;
+            let bad = bad.iter().map(|bad| (bad.record, &bad.problem));
+            quarantine.count(info.step, *read, bad, &notes)?;
+            Ok(filled)
         })
     }
+}
+
+/// The rows of a batch after augmentation.
+#[derive(Default)]
+struct Augmentation {
+    /// `None` where nothing is augmented.
+    augmented: Option<Augmented>,
+    /// Targets of the acoustic head; `None` without one.
+    targets: Option<Vec<f32>>,
+    /// Number of clips that these were read from, and the rows where one was bad.
+    heard: (u64, Vec<BadRow>),
+    /// Rows that have no targets.
+    blank: Vec<usize>,
+}
+
+/// The lengths with 0 for some rows: what has no codes has no targets.
+fn without(lengths: &[i32], blank: &[usize]) -> Vec<i32> {
+    let length = |(row, &length): (usize, &i32)| if blank.contains(&row) { 0 } else { length };
+    lengths.iter().enumerate().map(length).collect()
 }
