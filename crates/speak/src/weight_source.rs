@@ -94,7 +94,7 @@ pub(crate) fn gpt_sizes(source: &dyn WeightSource, tokenizer: &Tokenizer) -> Res
     let config = source.gpt_config();
     let shapes = source.gpt_shapes();
     if config.is_none() || !shapes.contains_key("gpt.text_embedding.weight") {
-        let what = "it has no GPT: if a run stopped before the end of that stage, resume it with `myxtts train --resume`";
+        let what = "it has no GPT: if a run stopped before the end of that stage, resume it with `myxtts train --resume NAME`";
         return Err(SpeakError::unfit(source, what));
     }
     // Models trained by myxtts store all sizes.

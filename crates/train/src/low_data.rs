@@ -1,11 +1,11 @@
 //! Training from little speech: settings chosen from the hours, speakers and texts of the corpus.
 //!
 //! A GPT trained as for hundreds of hours overfits an hour of speech before it learns to read: its validation loss rises
-//! after a few hundred steps, and its speech is unrelated to the text. `bench/results/low_data_*.md` has the effect
-//! of each of these settings alone and together.
+//! after a few hundred steps, and its speech is unrelated to the text. `bench/results/low_data_index.md` says what was
+//! measured of each of these settings, alone or together with others.
 
 use crate::training_data::Corpus;
-use myxtts_data::record::DVAE_MEL;
+use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::plan::{Plan, Preset, StageKind};
 use std::collections::HashSet;
 use std::fmt;
@@ -27,18 +27,18 @@ pub struct Facts {
 impl Facts {
     /// Facts of the training split of a corpus.
     pub fn of(corpus: &Corpus) -> Facts {
-        let source = &*corpus.source;
+        Facts::of_records(&*corpus.source, &corpus.train)
+    }
+
+    /// Facts of training records.
+    pub fn of_records(source: &dyn RecordSource, train: &[u32]) -> Facts {
         let column = source.columns().iter().position(|column| *column == DVAE_MEL);
         let frames: u64 = column.map_or(0, |column| {
-            corpus.train.iter().map(|&record| u64::from(source.rows(record as usize, column))).sum()
+            train.iter().map(|&record| u64::from(source.rows(record as usize, column))).sum()
         });
-        let speakers: HashSet<u32> = corpus.train.iter().map(|&r| source.speaker(r as usize)).collect();
+        let speakers: HashSet<u32> = train.iter().map(|&r| source.speaker(r as usize)).collect();
         let hop_seconds = 256.0 / 22_050.0;
-        Facts {
-            hours: frames as f64 * hop_seconds / 3600.0,
-            clips: corpus.train.len(),
-            speakers: speakers.len(),
-        }
+        Facts { hours: frames as f64 * hop_seconds / 3600.0, clips: train.len(), speakers: speakers.len() }
     }
 
     /// Whether there is so little speech that a GPT overfits it.

@@ -105,6 +105,10 @@ pub fn train(
     }
     let context = StageContext::of(plan, corpus, machines[0], session.folder.path(), session.progress);
     let context = StageContext { machines, ranks, stop: session.stop.clone(), ..context };
+    if !ORDER.iter().any(|&kind| due(&model, kind, &plan.recipe(kind, fine_tune))) {
+        let name = session.folder.name();
+        session.progress.say(&format!("{name} is finished: all its stages are trained"));
+    }
     let mut before = 0;
     for kind in ORDER {
         let recipe = plan.recipe(kind, fine_tune);

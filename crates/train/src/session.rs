@@ -167,6 +167,7 @@ impl<'a> Session<'a> {
             trend: LossTrend::new(TREND_WINDOW),
             held_out: ValidationState::new(patience, average),
         };
+        let resumed_from = last.as_ref().map(|last| last.checkpoint.name());
         let from = match last {
             Some(last) => {
                 let step = restore(stage, &last, &mut guards)?;
@@ -180,6 +181,9 @@ impl<'a> Session<'a> {
         };
         let described = stage.description();
         self.progress.stage(name, from, recipe.steps, &described);
+        if let Some(checkpoint) = resumed_from {
+            self.progress.say(&format!("{name}: continues after step {from}, from checkpoint {checkpoint}"));
+        }
         if let Some(why) = stops_early.filter(|_| from == 0) {
             self.progress.say(&format!("{name}: {why}"));
         }

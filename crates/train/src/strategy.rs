@@ -67,7 +67,7 @@ impl AvailableGpus {
     /// `there are 0 (NVIDIA H200) and 1 (NVIDIA H200)`
     fn describe(&self) -> String {
         let mut text = match &self.gpus[..] {
-            [] => "there is no GPU".to_owned(),
+            [] => NO_GPU.to_owned(),
             [(number, name)] => format!("there is {number} ({name})"),
             gpus => {
                 let each: Vec<String> =
@@ -173,6 +173,9 @@ pub enum Feed {
     },
 }
 
+/// What errors say of a machine without GPUs.
+const NO_GPU: &str = "there is no GPU";
+
 /// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision<T> {
@@ -188,7 +191,10 @@ pub struct Decision<T> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
     /// A setting names a GPU that does not exist.
-    #[error("{setting} names GPU {gpu}, and {there}: name one of these, or leave {setting} out")]
+    #[error(
+        "{setting} names GPU {gpu}, and {there}: {}leave {setting} out",
+        if there.starts_with(NO_GPU) { "" } else { "name one of these, or " }
+    )]
     NoSuchGpu {
         /// The setting.
         setting: &'static str,

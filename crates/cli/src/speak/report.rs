@@ -49,6 +49,9 @@ pub struct Report {
     pub pieces: serde_json::Value,
 }
 
+/// Seconds; no word is shorter.
+const NO_SPEECH: f64 = 0.2;
+
 impl Report {
     /// The pieces of timings, as they are printed.
     pub fn pieces_of(timings: &Timings) -> serde_json::Value {
@@ -59,8 +62,8 @@ impl Report {
     pub fn text(&self) -> String {
         let row = |name: &str, text: String| format!("{name:<12} {text}\n");
         let how = match self.quality {
-            "early" => "early quality from the DVAE: rough, because the model has no decoder yet",
-            _ => "the decoder",
+            "early" => "early quality, made by the DVAE: rough, because the model has no decoder yet",
+            _ => "made by the decoder",
         };
         let names: Vec<String> = self.voice.iter().map(|path| path.display().to_string()).collect();
         let mut text = row("model", format!("{} on {}", self.model.display(), self.device));
@@ -89,11 +92,13 @@ impl Report {
         if let Some(flaw) = self.flaw.filter(|_| pieces <= 1) {
             text += &row("note", flaw.to_string());
         }
-        if pieces <= 1 && self.attempts.len() > 1 {
+        if pieces <= 1 && self.seconds < NO_SPEECH {
+            text += &row("note", "the model has not learnt to speak yet: train it longer".to_owned());
+        } else if pieces <= 1 && self.attempts.len() > 1 {
             let list: Vec<String> = self.attempts.iter().map(Attempt::to_string).collect();
             text += &row("attempts", list.join("; "));
         }
-        text += &row("audio", format!("{:.2} s at {} Hz, from {how}", self.seconds, self.sample_rate));
+        text += &row("audio", format!("{:.2} s at {} Hz, {how}", self.seconds, self.sample_rate));
         text += &row(
             "time",
             format!(

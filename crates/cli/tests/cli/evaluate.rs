@@ -129,8 +129,8 @@ fn mistakes_have_their_messages_and_exit_codes() {
         fails(&with(&["--temperature", number]), 2, "temperature");
         fails(&with(&["--repetition-penalty", number]), 2, "repetition-penalty");
     }
-    fails(&with(&["--guidance", "-1"]), 2, "from 0 up");
-    fails(&with(&["--guidance", "nan"]), 2, "from 0 up");
+    fails(&with(&["--guidance", "-1"]), 2, "of at least 0");
+    fails(&with(&["--guidance", "nan"]), 2, "of at least 0");
     fails(&with(&["--top-p", "1.5"]), 2, "up to 1");
     fails(&with(&["--top-p", "nan"]), 2, "up to 1");
     fails(&with(&["--limit", "0"]), 2, "above 0");

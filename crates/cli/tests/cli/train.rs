@@ -128,6 +128,10 @@ fn a_killed_and_resumed_run_is_bit_identical_to_an_undisturbed_one() {
     let early = ["gpt-000008-", "gpt-000016-"].iter().any(|sample| is_kept(folder, "killed", sample));
     assert!(early, "nothing was spoken inside a stage");
     assert!(!is_kept(folder, "whole", "gpt-"), "this run must have no samples");
+    let again = resume(folder, "whole").output().unwrap();
+    let words = String::from_utf8_lossy(&again.stderr);
+    assert!(again.status.success() && words.contains("whole is finished"), "{words}");
+    same(&weights(folder, "whole"), &whole);
     assert!(is_kept(folder, "whole", "") && events(folder, "whole", "sample") > 0, "no final samples");
 }
 

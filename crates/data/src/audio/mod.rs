@@ -22,7 +22,8 @@ mod sniff;
 mod trim;
 
 pub use error::AudioError;
-pub(crate) use loudness::{gain_to, integrated_loudness};
+pub(crate) use loudness::gain_to;
+pub use loudness::integrated_loudness;
 pub use resample::Resampler;
 pub use segment_reader::SegmentReader;
 pub use trim::trim_silence;

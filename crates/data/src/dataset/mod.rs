@@ -106,9 +106,7 @@ impl std::fmt::Display for Format {
 
 /// Error for a name that is not a corpus format.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a corpus format; expected one of ljspeech, vctk, libritts, common_voice, coqui, folder, jsonl"
-)]
+#[error("`{0}` is not a corpus format; expected one of {names}", names = Format::ALL.map(Format::name).join(", "))]
 pub struct UnknownFormat(String);
 
 impl std::str::FromStr for Format {

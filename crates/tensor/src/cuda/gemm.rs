@@ -374,7 +374,7 @@ mod tests {
             (Gemm { b: Matrix { transposed: true, ..Matrix::packed(3) }, ..good }, "rows of b"),
             (Gemm { c_ld: 15, ..good }, "rows of c"),
             (Gemm { input: Element::F32, ..good }, "f32 output"),
-            (Gemm { batch: 2, ..good }, "one place"),
+            (Gemm { batch: 2, ..good }, "same address"),
             (Gemm { c_ld: 17, epilogue: Epilogue::GeluAuxBias, ..good }, "multiple of 8"),
         ];
         for (gemm, words) in cases {

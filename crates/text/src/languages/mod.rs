@@ -1,7 +1,7 @@
 //! The default cleaners of the XTTS languages other than English and Persian.
 //!
 //! One engine (`engine`) reads a table per language: how numbers are written and spoken, names of symbols, abbreviations,
-//! and rules for constructions specific to that language. A new language is one file with one `engine::Language` in it, and
+//! and rules for constructions specific to that language. A new language: one file with one `engine::Language` in it, and
 //! one line in `ALL`.
 
 mod arabic;

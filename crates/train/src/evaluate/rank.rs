@@ -107,7 +107,7 @@ mod tests {
             let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
             let heard: Vec<f32> = all[who].iter().map(|x| x * loud).collect();
             let found = speakers(&heard, &all);
-            prop_assert_eq!(found.place(who), 1, "{:?}", found);
+            prop_assert_eq!(found.rank(who), 1, "{:?}", found);
             prop_assert!(found.distances[who].abs() < 1e-5);
             prop_assert!((similarity(&heard, all[who]).unwrap() - 1.0).abs() < 1e-5);
         }
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!([found.rank(0), found.rank(1)], [2, 2]);
         assert_eq!(sentences(of(&[]), &[of(&a)], &DtwOptions::default()).nearest(), None);
         let found = speakers(&[0.0; 40], &[&a, &b]);
-        assert_eq!([found.place(0), found.place(1)], [2, 2]);
+        assert_eq!([found.rank(0), found.rank(1)], [2, 2]);
         assert_eq!(similarity(&a, &[0.0; 40]), None);
     }
 

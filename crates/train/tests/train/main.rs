@@ -40,3 +40,4 @@ mod samples;
 mod strategy;
 mod tune;
 mod vocabulary;
+mod whole_batch;
