@@ -8,6 +8,7 @@ use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats, instance_normali
 use myxtts_data::{audio, npy};
 use myxtts_run::exit::Exit;
 use myxtts_run::output_path::OutputPath;
+use myxtts_run::regular_file;
 use serde_json::json;
 
 use crate::output::{print, print_json};
@@ -112,7 +113,7 @@ fn resampled(clip: &audio::Clip, front_end: FrontEnd) -> Vec<f32> {
 }
 
 fn divide(mel: &mut [f32], channels: usize, path: &std::path::Path) -> anyhow::Result<()> {
-    let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let bytes = regular_file::read(path).with_context(|| format!("reading {}", path.display()))?;
     let (_, stats) = npy::read_f32(&bytes).with_context(|| format!("reading {}", path.display()))?;
     anyhow::ensure!(
         stats.len() == channels,

@@ -14,6 +14,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use myxtts_run::exit::Exit;
+use myxtts_run::regular_file;
 
 use super::audio_files::{AudioIndex, rank};
 use super::metadata::MAX_LINE_BYTES;
@@ -84,7 +85,7 @@ impl ListError {
 pub fn read_list(path: &Path, recordings: Option<&Path>) -> Result<Vec<ListEntry>, ListError> {
     let io = |source| ListError::Io { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(io)?;
+    let file = regular_file::open(path).map_err(io)?;
     file.take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -190,7 +191,7 @@ pub fn is_audio_file(path: &Path) -> bool {
 pub fn adjacent_transcript(audio: &Path) -> Option<String> {
     ["txt", "lab"].iter().find_map(|extension| {
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(audio.with_extension(extension)).ok()?;
+        let file = regular_file::open(&audio.with_extension(extension)).ok()?;
         file.take(MAX_LINE_BYTES as u64).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         let joined: Vec<&str> = text.split_whitespace().collect();
