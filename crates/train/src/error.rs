@@ -111,9 +111,10 @@ pub enum TrainError {
         /// The model folder.
         from: PathBuf,
     },
-    /// The decoder stage has no planned batches to inspect.
+    /// The batches of the decoder stage cannot be shown without a trained GPT.
     #[error(
-        "the decoder stage samples windows of clips and has no planned batches: choose the stage gpt or dvae"
+        "the batches of the stage decoder cannot be shown: they are windows of the GPT's states over its training clips, \
+         which exist only while that stage runs; choose the stage gpt or dvae"
     )]
     NoPreview,
     /// The system could not start a thread.

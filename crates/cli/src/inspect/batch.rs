@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use myxtts_data::batch::{BatchInfo, Collator, Part, Plan};
@@ -11,21 +12,27 @@ use myxtts_data::cache::Store;
 use myxtts_data::dataset::split::{Clip, hold_out};
 use myxtts_data::mel::picture::{Mel, mels_png};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
-use myxtts_run::durable;
+use myxtts_data::tokenizer::Tokenizer;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_run::progress::Silent;
 use myxtts_train::ComputeDevice;
 use myxtts_train::base_model::base_vocabulary;
+use myxtts_train::corpus::features::vocabulary_of;
 use myxtts_train::corpus::read::{cache_in, is_cache, read_from};
 use myxtts_train::corpus::{Assembly, SavedSplit};
+use myxtts_train::job_control::JobControl;
 use myxtts_train::overlay::CODES;
-use myxtts_train::preview::Preview;
+use myxtts_train::preview::{Preview, choose_settings};
 use myxtts_train::replica_slice::Replicas;
+use myxtts_train::run_request::RunRequest;
 use myxtts_train::stages::RecordSplit;
+use myxtts_train::stages::gpt::AugmentedRow;
 use serde::Serialize;
 
+use super::augmented_slab::replace_augmented;
 use crate::output::{errln, print, print_json};
 use crate::progress::Terminal;
 use crate::signal::stop_requested;
@@ -57,35 +64,80 @@ pub struct Args {
     png: Option<PathBuf>,
 }
 
+/// The records that batches are made of.
+struct Data {
+    source: Arc<dyn RecordSource>,
+    train: Vec<u32>,
+    validation: Vec<u32>,
+    /// The vocabulary that the records were prepared with; `None` where it is not known.
+    tokenizer: Option<Tokenizer>,
+    /// Whether training begins with a model.
+    from_model: bool,
+    /// Number of devices that share every batch.
+    devices: usize,
+}
+
 pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let png = args.png.as_deref().map(|path| OutputPath::check("--png", path)).transpose()?;
+    let corpus = args.dir.as_deref().map(|dir| (dir, "the corpus that is read"));
+    let png = png.map(|png| png.reject_inputs("--png", corpus)).transpose()?;
+    let stop = stop_requested()?;
     let mut plan = args.settings.resolve()?;
     let mut run = None;
     if let Some(name) = &args.run {
         let folder = RunFolder::view(&plan.training.runs_dir, name)?;
         plan = folder.plan()?;
-        run = Some(folder.path().to_owned());
+        run = Some(folder);
     }
-    let (report, slab) = match (&args.dir, &run) {
+    let (from_model, devices) = match &run {
+        Some(run) => (RunRequest::load(run, &Terminal::new())?.from.is_some(), devices_of(run)?),
+        None => (false, 1),
+    };
+    let data = match (&args.dir, &run) {
         (Some(corpus), _) => {
             let dir = plan.data.cache_dir.clone().unwrap_or_else(|| cache_in(corpus));
             let source: Arc<dyn RecordSource> = Arc::new(Store::open(&dir)?);
-            let sides = sides(&*source, &texts(corpus, &plan.data)?, &plan);
-            inspect(source, RecordSplit { train: &sides.0, validation: &sides.1 }, &plan, &args)?
+            let (train, validation) = sides(&*source, &texts(corpus, &plan.data)?, &plan);
+            let tokenizer = match &plan.data.tokenizer {
+                Some(file) => Some(Tokenizer::load(file)?),
+                None => vocabulary_of(&dir),
+            };
+            Data { source, train, validation, tokenizer, from_model, devices }
         }
         // All corpora of the run, with its validation set.
         (None, Some(run)) => {
-            let (base, split) = (base_vocabulary(run)?, SavedSplit::load(run, true)?);
+            let (base, split) = (base_vocabulary(run.path())?, SavedSplit::load(run.path(), true)?);
             let assembly =
                 Assembly { base: base.as_ref(), saved_split: split.as_ref(), ..Assembly::default() };
-            let corpus = assembly.assemble(&plan, &stop_requested()?, &Terminal::new())?.corpus;
-            inspect(corpus.source.clone(), corpus.split(), &plan, &args)?
+            let corpus = assembly.assemble(&plan, &stop, &Terminal::new())?.corpus;
+            let (source, tokenizer) = (corpus.source, Some(corpus.tokenizer));
+            Data {
+                source,
+                train: corpus.train,
+                validation: corpus.validation,
+                tokenizer,
+                from_model,
+                devices,
+            }
         }
         (None, None) => bail!("name a corpus, or a run with --run"),
     };
-    if let Some(file) = &args.png {
-        durable::write(file, &report.picture(&slab)?)
-            .with_context(|| format!("writing the image to {}", file.display()))?;
-        errln!("wrote {}", file.display());
+    if args.stage == StageKind::Gpt {
+        let chosen = choose_settings(&mut plan, &*data.source, &data.train, data.from_model);
+        chosen.iter().for_each(|note| errln!("note: {note}"));
+        if run.is_none() && plan.data.frame_budget.is_some() && plan.training.multi_gpu {
+            errln!(
+                "note: batches of data.frame_budget are shown as on one device; on several, their number of rows is a \
+                 multiple of the number of devices: --run NAME shows the batches of a run"
+            );
+        }
+    }
+    let (report, slab) = inspect(&data, &plan, &args, &stop)?;
+    if let Some(png) = &png {
+        let picture = report.picture(&slab)?;
+        let path = png.path().display();
+        png.write(&picture).with_context(|| format!("writing the image to {path}"))?;
+        errln!("wrote {path}");
     }
     if args.json {
         print_json(&report)?;
@@ -93,6 +145,21 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         print(&report.table())?;
     }
     Ok(Exit::Done)
+}
+
+/// Number of devices that a run trains on; 1 before it has begun.
+fn devices_of(run: &RunFolder) -> anyhow::Result<usize> {
+    let mut devices = 1;
+    let reading = || format!("reading the event log of the run {}", run.name());
+    run.events()
+        .read_with(|event| {
+            if event.kind == "strategy" {
+                let named = event.fields.get("devices").and_then(|devices| devices.as_array());
+                devices = named.map_or(1, Vec::len).max(1);
+            }
+        })
+        .with_context(reading)?;
+    Ok(devices)
 }
 
 /// The texts of a corpus by utterance id. A cache holds no texts: there every clip counts as a text of its own.
@@ -129,26 +196,37 @@ fn sides(
 
 /// Collates the batch of a step, as the stage would, and describes it.
 fn inspect(
-    source: Arc<dyn RecordSource>,
-    split: RecordSplit<'_>,
+    data: &Data,
     plan: &myxtts_run::plan::Plan,
     args: &Args,
+    stop: &AtomicBool,
 ) -> anyhow::Result<(Report, Vec<u8>)> {
-    // The content of a batch does not depend on the device, only its split over replicas does.
-    let preview =
-        Preview::new(args.stage, plan, Replicas { machine: ComputeDevice::CPU, count: 1 }, source, split)?;
-    let Preview { source, train, validation, of_step } = preview;
-    let (batches, of_step) = match args.validation {
-        false => (train, of_step),
-        true => (validation.context("the validation set is empty: there is no validation batch")?, 1),
+    let split = RecordSplit { train: &data.train, validation: &data.validation };
+    // The content of a batch does not depend on the device, but the number of its rows may depend on their number.
+    let replicas = Replicas { machine: ComputeDevice::CPU, count: data.devices };
+    let mut preview = Preview::new(args.stage, plan, replicas, data.source.clone(), split)?;
+    if !args.validation {
+        let recipe = plan.recipe(args.stage, data.from_model);
+        let progress = Terminal::new();
+        let job = JobControl { progress: &progress, stop };
+        let not_shown = preview.augment(&recipe, data.tokenizer.as_ref(), &data.train, job)?;
+        not_shown.iter().for_each(|note| errln!("note: {note}"));
+    }
+    let source = preview.source.clone();
+    let (batches, of_step) = match (args.validation, &preview.validation) {
+        (false, _) => (&preview.train, preview.of_step),
+        (true, Some(validation)) => (validation, 1),
+        (true, None) => bail!("the validation set is empty: there is no validation batch"),
     };
     let collated = |number: u64| -> anyhow::Result<(Report, Vec<u8>)> {
-        let batches = Arc::new(with_mels(&*source, &batches, number)?);
+        let batches = Arc::new(with_mels(&*source, batches, number)?);
         let collator = Collator::new(source.clone(), batches.clone(), 0, 1)?;
         let mut slab = vec![0; collator.slab_bytes()];
-        let info = collator.collate(number, &mut slab)?;
+        let mut info = collator.collate(number, &mut slab)?;
         slab.truncate(info.layout.bytes());
-        Ok((Report::new(&*source, &batches, &info, &slab), slab))
+        let augmented = preview.augmented(number)?.unwrap_or_default();
+        replace_augmented(&*source, &augmented, &mut info, &mut slab)?;
+        Ok((Report::new(&*source, &batches, (&info, &augmented), &slab), slab))
     };
     let first = args.step * of_step;
     let further = (first + 1..first + of_step).map(|number| Ok(collated(number)?.0));
@@ -158,7 +236,7 @@ fn inspect(
 }
 
 /// Number of mel frames per audio code.
-const FRAMES_PER_CODE: u32 = 4;
+pub(super) const FRAMES_PER_CODE: u32 = 4;
 
 /// The same batches with mels in place of codes: as many frames as batch `number` has codes for.
 fn with_mels(source: &dyn RecordSource, batches: &Plan, number: u64) -> anyhow::Result<Plan> {
@@ -211,6 +289,26 @@ struct Row {
     /// Share of the row's frames that is padding.
     padding: f64,
     companion: Option<String>,
+    /// The clips whose segments it is joined from, in their order; empty where it is a whole clip.
+    joined: Vec<String>,
+    /// Whether the model does not get its text.
+    without_text: bool,
+    /// Number of its codes that are hidden from the model.
+    hidden_codes: usize,
+}
+
+impl Row {
+    /// What augmentation made of it, after a semicolon; empty where that is nothing.
+    fn augmented(&self) -> String {
+        let mut text = String::new();
+        if !self.joined.is_empty() {
+            text += &format!("; joined from {}", self.joined.join(" + "));
+        }
+        if self.without_text {
+            text += "; without its text";
+        }
+        text
+    }
 }
 
 #[derive(Serialize)]
@@ -232,7 +330,12 @@ struct Bucket {
 }
 
 impl Report {
-    fn new(source: &dyn RecordSource, plan: &Plan, info: &BatchInfo, slab: &[u8]) -> Self {
+    fn new(
+        source: &dyn RecordSource,
+        plan: &Plan,
+        (info, augmented): (&BatchInfo, &[AugmentedRow]),
+        slab: &[u8],
+    ) -> Self {
         let numbers = |field: &str| -> Vec<i32> {
             let field = info.layout.field(field);
             let bytes = field.map_or(&[][..], |field| &slab[field.offset..field.offset + field.bytes]);
@@ -249,6 +352,8 @@ impl Report {
             .map(|row| {
                 let record = records[row] as usize;
                 let frames = frames[row] as u32;
+                let augmented = augmented.get(row).filter(|own| own.record as usize == record);
+                let joined = augmented.filter(|own| own.is_joined).map(|own| &own.segments[..]);
                 Row {
                     id: source.id(record),
                     record: record as u32,
@@ -261,6 +366,13 @@ impl Report {
                         .get(row)
                         .and_then(|&c| usize::try_from(c).ok())
                         .map(|record| source.id(record)),
+                    joined: joined
+                        .unwrap_or_default()
+                        .iter()
+                        .map(|(record, _)| source.id(*record as usize))
+                        .collect(),
+                    without_text: augmented.is_some_and(|own| own.lost_text),
+                    hidden_codes: augmented.map_or(0, |own| own.hidden),
                 }
             })
             .collect();
@@ -386,8 +498,12 @@ impl Report {
                 row.frames,
                 row.tokens,
                 100.0 * row.padding,
-                row.companion.as_deref().unwrap_or("-")
+                row.companion.as_deref().unwrap_or("-").to_owned() + &row.augmented()
             )?;
+        }
+        let hidden: usize = self.rows.iter().map(|row| row.hidden_codes).sum();
+        if hidden > 0 {
+            writeln!(out, "{hidden} input codes are hidden")?;
         }
         for bad in &self.replaced {
             writeln!(out, "replaced: {bad}")?;
@@ -452,9 +568,10 @@ mod tests {
     fn report(line: &str) -> (Report, Vec<u8>) {
         let args = Line::parse_from(line.split(' ')).args;
         let plan = args.settings.plan().unwrap();
-        let ten = Arc::new(Ten { names: vec!["ann".into(), "bob".into()] });
-        let (train, validation) = sides(&*ten, &HashMap::new(), &plan);
-        inspect(ten, RecordSplit { train: &train, validation: &validation }, &plan, &args).unwrap()
+        let source = Arc::new(Ten { names: vec!["ann".into(), "bob".into()] });
+        let (train, validation) = sides(&*source, &HashMap::new(), &plan);
+        let data = Data { source, train, validation, tokenizer: None, from_model: false, devices: 1 };
+        inspect(&data, &plan, &args, &AtomicBool::new(false)).unwrap()
     }
 
     #[test]

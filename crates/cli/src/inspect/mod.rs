@@ -1,5 +1,6 @@
 //! `myxtts inspect`: the inputs of the model, as numbers and as images.
 
+mod augmented_slab;
 mod batch;
 mod cache;
 mod mel;

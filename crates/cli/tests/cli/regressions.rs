@@ -286,6 +286,8 @@ fn a_named_pipe_instead_of_a_file_blocked_forever() {
     fs::write(folder.join("texts/b.txt"), "b").unwrap();
     fs::write(folder.join("texts/b.wav"), "").unwrap();
     assert!(Command::new("mkfifo").arg(folder.join("texts/a.txt")).status().unwrap().success());
+    tiny::write(&folder.join("speaking"), &[Part::Dvae, Part::Decoder, Part::Speaker]);
+    let clip = fs::read_dir(folder.join("corpus/wavs")).unwrap().next().unwrap().unwrap().path();
     for arguments in [
         &["import", "pipe", "-o", "model"][..],
         &["check", "corpus", "--config", "pipe"],
@@ -293,17 +295,50 @@ fn a_named_pipe_instead_of_a_file_blocked_forever() {
         &["check", "pipe"],
         &["check", "texts", "--format", "folder"],
         &["tokenizer", "train", "--data", "pipe", "-o", "v.json", "--language", "en"],
+        &["evaluate", "speaking", "--texts", "pipe", "-o", "spoken", "--device", "cpu"],
+        &["resynthesize", "speaking", "pipe", "-o", "heard", "--device", "cpu"],
+        &["resynthesize", "speaking", "texts/a.wav", "-o", "heard", "--device", "cpu"],
+        &["inspect", "mel", clip.to_str().unwrap(), "--mel-stats", "pipe"],
     ] {
         let output = within(&mut myxtts(folder, arguments), Duration::from_secs(60));
         let output = output.unwrap_or_else(|| panic!("{arguments:?} waits"));
         let all = words(&output) + &String::from_utf8_lossy(&output.stdout);
         assert_ne!(output.status.code(), Some(0), "{arguments:?}: {all}");
-        // Where a folder is expected, a pipe is refused.
-        assert!(
-            all.contains("named pipe") || all.contains("matches no corpus layout"),
-            "{arguments:?}: {all}"
-        );
+        // Where a folder is expected, a pipe is refused; where a transcript may be missing, it is no transcript.
+        let refusals = ["named pipe", "matches no corpus layout", "a.wav has no transcript"];
+        assert!(refusals.iter().any(|refusal| all.contains(refusal)), "{arguments:?}: {all}");
     }
+}
+
+/// Any path was replaced by a rename, and a missing folder was found after the work.
+#[test]
+fn the_picture_of_a_batch_replaced_links_and_inputs() {
+    let at = corpus();
+    let folder = at.path();
+    assert!(myxtts(folder, &["prepare", "corpus"]).output().unwrap().status.success());
+    fs::write(folder.join("old.png"), "old").unwrap();
+    symlink("old.png", folder.join("link.png")).unwrap();
+    symlink("/dev/null", folder.join("nowhere.png")).unwrap();
+    let draw = |corpus: &str, png: &str| {
+        let output =
+            myxtts(folder, &["inspect", "batch", corpus, "--batch-size", "2", "--png", png]).output();
+        let output = output.unwrap();
+        (output.status.code(), words(&output))
+    };
+    let (code, said) = draw("corpus", "link.png");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(folder.join("link.png").is_symlink(), "the link was replaced");
+    assert!(fs::read(folder.join("old.png")).unwrap().starts_with(b"\x89PNG"));
+    let (code, said) = draw("corpus", "nowhere.png");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(folder.join("nowhere.png").is_symlink(), "the device was replaced");
+    let metadata = fs::read(folder.join("corpus/metadata.csv")).unwrap();
+    let (code, said) = draw("corpus/metadata.csv", "corpus/metadata.csv");
+    assert_eq!((code, said.contains("would be overwritten")), (Some(2), true), "{said}");
+    assert_eq!(fs::read(folder.join("corpus/metadata.csv")).unwrap(), metadata);
+    // Before the cache is opened: there is none.
+    let (code, said) = draw("nothing", "missing/a.png");
+    assert_eq!((code, said.contains("the folder missing does not exist")), (Some(2), true), "{said}");
 }
 
 #[test]

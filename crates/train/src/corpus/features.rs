@@ -175,6 +175,12 @@ pub(crate) fn cache_for(home: &Path, vocabulary: &Tokenizer) -> PathBuf {
     }
 }
 
+/// The vocabulary that a cache was prepared with; `None` where the folder has none that can be read, such as with a vocabulary
+/// from a file of `data.tokenizer`.
+pub fn vocabulary_of(cache: &Path) -> Option<Tokenizer> {
+    Tokenizer::load(&cache.join(TOKENIZER_FILE)).ok()
+}
+
 /// The first bytes of a hash, as part of a folder name.
 fn short(hash: &[u8; 32]) -> String {
     hash[..6].iter().map(|byte| format!("{byte:02x}")).collect()

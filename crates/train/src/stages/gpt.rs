@@ -2,6 +2,7 @@
 
 mod acoustic_targets;
 mod augment;
+mod augmented_rows;
 pub(super) mod conditioning_engine;
 mod conditioning_feed;
 pub(super) mod conditioning_input;
@@ -15,6 +16,8 @@ mod validation;
 
 use acoustic_targets::AcousticTargets;
 use augment::Augmenter;
+pub use augmented_rows::AugmentedRow;
+pub(crate) use augmented_rows::AugmentedRows;
 pub use conditioning_feed::Conditioning;
 pub(crate) use conditioning_feed::ConditioningKind;
 pub use regularization::Regularization;
