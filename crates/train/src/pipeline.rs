@@ -107,7 +107,7 @@ pub fn train(
     let context = StageContext { machines, ranks, stop: session.stop.clone(), ..context };
     if !ORDER.iter().any(|&kind| due(&model, kind, &plan.recipe(kind, fine_tune))) {
         let name = session.folder.name();
-        session.progress.say(&format!("{name} is finished: all its stages are trained"));
+        session.progress.say(&format!("{name} is finished: no requested stage is left to train"));
     }
     let mut before = 0;
     for kind in ORDER {

@@ -67,7 +67,7 @@ impl AvailableGpus {
     /// `there are 0 (NVIDIA H200) and 1 (NVIDIA H200)`
     fn describe(&self) -> String {
         let mut text = match &self.gpus[..] {
-            [] => NO_GPU.to_owned(),
+            [] => "there is no GPU".to_owned(),
             [(number, name)] => format!("there is {number} ({name})"),
             gpus => {
                 let each: Vec<String> =
@@ -173,9 +173,6 @@ pub enum Feed {
     },
 }
 
-/// What errors say of a machine without GPUs.
-const NO_GPU: &str = "there is no GPU";
-
 /// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision<T> {
@@ -193,7 +190,7 @@ pub enum StrategyError {
     /// A setting names a GPU that does not exist.
     #[error(
         "{setting} names GPU {gpu}, and {there}: {}leave {setting} out",
-        if there.starts_with(NO_GPU) { "" } else { "name one of these, or " }
+        if *has_gpus { "name one of these, or " } else { "" }
     )]
     NoSuchGpu {
         /// The setting.
@@ -202,6 +199,8 @@ pub enum StrategyError {
         gpu: u32,
         /// The GPUs that exist, as text.
         there: String,
+        /// Whether there are any.
+        has_gpus: bool,
     },
     /// A setting names a GPU more than once.
     #[error("{setting} names GPU {gpu} twice: a replica has a GPU of its own; {there}")]
@@ -439,7 +438,12 @@ fn known<'a>(
             return Err(StrategyError::Twice { setting, gpu, there: there() });
         }
         if !found.has(gpu) {
-            return Err(StrategyError::NoSuchGpu { setting, gpu, there: there() });
+            return Err(StrategyError::NoSuchGpu {
+                setting,
+                gpu,
+                there: there(),
+                has_gpus: !found.gpus.is_empty(),
+            });
         }
     }
     Ok(gpus)

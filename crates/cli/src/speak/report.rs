@@ -93,7 +93,11 @@ impl Report {
             text += &row("note", flaw.to_string());
         }
         if pieces <= 1 && self.seconds < NO_SPEECH {
-            text += &row("note", "the model has not learnt to speak yet: train it longer".to_owned());
+            text += &row(
+                "note",
+                "under 0.2 s of audio: the model has probably not learnt to speak yet; train it longer"
+                    .to_owned(),
+            );
         } else if pieces <= 1 && self.attempts.len() > 1 {
             let list: Vec<String> = self.attempts.iter().map(Attempt::to_string).collect();
             text += &row("attempts", list.join("; "));

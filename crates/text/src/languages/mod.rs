@@ -1,8 +1,8 @@
 //! The default cleaners of the XTTS languages other than English and Persian.
 //!
 //! One engine (`engine`) reads a table per language: how numbers are written and spoken, names of symbols, abbreviations,
-//! and rules for constructions specific to that language. A new language: one file with one `engine::Language` in it, and
-//! one line in `ALL`.
+//! and rules for constructions specific to that language. `ARCHITECTURE.md` lists what a new
+//! language needs.
 
 mod arabic;
 mod czech;
