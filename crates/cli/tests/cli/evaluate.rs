@@ -131,8 +131,8 @@ fn mistakes_have_their_messages_and_exit_codes() {
     }
     fails(&with(&["--guidance", "-1"]), 2, "of at least 0");
     fails(&with(&["--guidance", "nan"]), 2, "of at least 0");
-    fails(&with(&["--top-p", "1.5"]), 2, "up to 1");
-    fails(&with(&["--top-p", "nan"]), 2, "up to 1");
+    fails(&with(&["--top-p", "1.5"]), 2, "at most 1");
+    fails(&with(&["--top-p", "nan"]), 2, "at most 1");
     fails(&with(&["--limit", "0"]), 2, "above 0");
     fails(&["evaluate", "model", "--sentences", "0"], 2, "above 0");
     fails(&["evaluate", "model", "--candidates", "-3"], 2, "candidates");
