@@ -5,7 +5,7 @@ use std::path::Path;
 
 use myxtts_model::weights::Part;
 
-use super::train::{corpus, myxtts};
+use super::train::{corpus, done, myxtts};
 use crate::tiny;
 
 /// Asserts that a command is refused, names the output, and leaves a file as it was.
@@ -87,4 +87,37 @@ fn voices_texts_and_subtitles_replaced_models_and_recordings() {
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && words.contains("is the file of the audio too"), "{words}");
     assert!(!folder.join("out.wav").exists());
+}
+
+#[test]
+fn spoken_sentences_replaced_the_recordings_of_the_corpus() {
+    let at = corpus();
+    let folder = at.path();
+    let mut train = vec!["train", "corpus", "--name", "a", "--device", "cpu", "--preset", "tiny"];
+    for setting in [
+        "data.batch_size=2",
+        "data.dvae_batch_size=2",
+        "data.num_workers=1",
+        "training.dvae_steps=1",
+        "training.gpt_steps=1",
+        "training.decoder_steps=0",
+        "training.sample_every=0",
+    ] {
+        train.extend(["--set", setting]);
+    }
+    done(&mut myxtts(folder, &train));
+    let held_out = fs::read_to_string(folder.join("runs/a/held-out.json")).unwrap();
+    let held_out: serde_json::Value = serde_json::from_str(&held_out).unwrap();
+    let kept = format!("corpus/wavs/{}.wav", held_out["clips"][0].as_str().unwrap());
+    let before = fs::read(folder.join(&kept)).unwrap();
+    for output in ["corpus/wavs", "./corpus/../corpus/wavs"] {
+        let arguments = ["evaluate", "a", "--sentences", "1", "--device", "cpu", "-o", output];
+        let output = myxtts(folder, &arguments).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.code() == Some(2) && words.contains("holds recordings of the corpus"),
+            "{words}"
+        );
+    }
+    assert!(fs::read(folder.join(&kept)).unwrap() == before, "{kept} was replaced");
 }
