@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use myxtts_run::exit::Exit;
-use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_train::bench::Figures;
 use myxtts_train::bench::chart::{Bar, chart};
@@ -12,6 +11,7 @@ use myxtts_train::corpus::RecordMode;
 use serde::Serialize;
 
 use crate::arguments::stage;
+use crate::inputs::check_with_corpora;
 use crate::output::print;
 use crate::progress::Terminal;
 use crate::settings::Settings;
@@ -24,8 +24,8 @@ pub struct Args {
     /// Stage whose steps are timed
     #[arg(long, value_name = "STAGE", value_parser = stage, default_value = "gpt")]
     stage: StageKind,
-    /// Number of timed steps
-    #[arg(long, default_value_t = 100)]
+    /// Number of timed steps, at least 2
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..))]
     steps: u64,
     /// Minimum number of warm-up steps
     #[arg(long, default_value_t = 30)]
@@ -60,8 +60,8 @@ struct Report {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let svg = args.svg.as_deref().map(|path| OutputPath::check("--svg", path)).transpose()?;
     let (plan, machine) = args.settings.clone().for_training(&args.corpus, &args.device)?;
+    let svg = args.svg.as_deref().map(|path| check_with_corpora("--svg", path, &plan.data)).transpose()?;
     let progress = Terminal::new();
     let wanted = |variant: &Variant| {
         variant.suits(args.stage)

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::builder::TypedValueParser;
 use myxtts_run::exit::Exit;
-use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::Device;
 use myxtts_train::corpus::{Assembled, assemble};
@@ -23,6 +22,7 @@ use std::collections::BTreeMap;
 
 use crate::UsageError;
 use crate::arguments::stage;
+use crate::inputs::check_with_corpora;
 use crate::machine_sampler::NvmlSampler;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
@@ -86,8 +86,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         let message = "--plant shape-churn needs --stage gpt, the only stage with batches of several lengths";
         return Err(UsageError(message.to_owned()).into());
     }
-    let page = args.html.as_deref().map(|path| OutputPath::check("--html", path)).transpose()?;
     let (plan, machine) = args.settings.clone().for_training(&args.corpus, &args.device)?;
+    let page = args.html.as_deref().map(|path| check_with_corpora("--html", path, &plan.data)).transpose()?;
     let progress = Terminal::new();
     let Assembled { mut corpus, home, .. } = assemble::open(&plan, &stop_requested()?, &progress)?;
     leave_at_once()?;

@@ -2,7 +2,8 @@
 
 mod texts;
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use myxtts_model::weights::ModelFolder;
@@ -92,6 +93,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let (held_out, known) =
         validation_set::partition(folder.path(), &CorpusSet::read(&plan.data, &progress)?, &plan)?;
     let (held_out, known): (Vec<&_>, Vec<&_>) = (held_out.iter().collect(), known.iter().collect());
+    if let Some(output) = &args.output {
+        reject_recordings(output, held_out.iter().chain(&known).map(|utterance| utterance.audio.as_path()))?;
+    }
     let model = ModelFolder::open(&path)?;
     let mut synthesizer = Synthesizer::open_for(&model, machine.device, args.sampling.decoding())?;
     let written = settings.value("training.seed").filter(|seed| seed.origin.is_explicit());
@@ -153,4 +157,24 @@ fn common_facts(options: &SpeakOptions, listener: Option<&Listener>) -> Vec<(&'s
     let mut facts = vec![("sampling", how), ("recogniser", recognizer)];
     facts.extend(listener.and_then(Listener::failed).map(|error| ("recogniser's error", error.to_string())));
     facts
+}
+
+/// Spoken sentences have the names of their recordings, which must not be replaced.
+fn reject_recordings<'a>(
+    output: &Path,
+    recordings: impl Iterator<Item = &'a Path>,
+) -> Result<(), UsageError> {
+    let folders: BTreeSet<&Path> = recordings.filter_map(Path::parent).collect();
+    let written = [output.to_owned(), output.join("original")];
+    let written = written.map(|folder| folder.canonicalize().ok());
+    let holds = |folder: &&Path| {
+        folder.canonicalize().is_ok_and(|folder| written.iter().flatten().any(|written| *written == folder))
+    };
+    folders.into_iter().find(holds).map_or(Ok(()), |folder| {
+        Err(UsageError(format!(
+            "-o {}: {} holds recordings of the corpus, which spoken sentences of the same names would replace; choose another folder",
+            output.display(),
+            folder.display()
+        )))
+    })
 }

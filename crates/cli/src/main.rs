@@ -17,6 +17,7 @@ mod evaluate;
 mod export;
 mod failure;
 mod import;
+mod inputs;
 mod inspect;
 mod launch;
 mod machine_sampler;

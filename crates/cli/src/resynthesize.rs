@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use crate::arguments::device;
 use crate::failure::UsageError;
+use crate::inputs::Inputs;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::sampling::at_least_one;
@@ -74,6 +75,22 @@ struct Report {
     found: Resynthesis,
 }
 
+/// Results are written as `WAY/ID.wav`, which may be the recordings of an earlier report: those must not be replaced.
+fn reject_inputs(given: &[Recording], voice: &[PathBuf], output: &Path) -> anyhow::Result<()> {
+    let mut inputs = Inputs::default();
+    voice.iter().for_each(|path| inputs.add(path, "a recording of the voice"));
+    for one in given {
+        inputs.add(&one.sound, "a recording that is read");
+        one.reference.iter().for_each(|path| inputs.add(path, "a reference"));
+    }
+    for way in PATHS {
+        for one in given {
+            inputs.reject("-o", &output.join(way).join(format!("{}.wav", one.id)))?;
+        }
+    }
+    Ok(())
+}
+
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let stop = stop_requested()?;
     let settings = args.settings.plan()?;
@@ -81,6 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let progress = Terminal::new();
     let mut given = recordings(&args, &settings, &progress)?;
     given.truncate(args.limit.unwrap_or(usize::MAX));
+    reject_inputs(&given, &args.voice, &args.output)?;
     let mut listener = Listener::of(&settings.training)?;
     let machine = ComputeDevice::choose(device(&args.device)?)?;
     let cleaner = settings.data.cleaner.as_deref().map(str::parse).transpose()?;

@@ -37,7 +37,7 @@ impl Settings {
             let value = path.to_str().ok_or_else(|| {
                 UsageError(format!("{argument}: {} is not valid UTF-8; rename it", path.display()))
             })?;
-            self.flags.push(Flag::Own { name: argument.to_owned(), key, value: value.to_owned() });
+            self.push_argument(argument, key, value.to_owned())?;
         }
         Ok(())
     }
@@ -55,8 +55,30 @@ impl Settings {
             })?);
         }
         if !paths.is_empty() {
-            self.flags.push(Flag::Own { name: argument.to_owned(), key, value: listed(&paths) });
+            self.push_argument(argument, key, listed(&paths))?;
         }
+        Ok(())
+    }
+
+    /// Adds the value of an argument, unless a flag or `--set` gives the same setting another value: one of them would be ignored.
+    fn push_argument(&mut self, argument: &str, key: &'static Key, value: String) -> Result<(), UsageError> {
+        for flag in &self.flags {
+            let (name, other) = match flag {
+                Flag::Own { name, key: own, value } if own.path == key.path => (name.clone(), value.as_str()),
+                Flag::Set(text) => match text.split_once('=') {
+                    Some((path, value)) if path.trim() == key.path => ("--set".to_owned(), value),
+                    _ => continue,
+                },
+                Flag::Own { .. } => continue,
+            };
+            if other != value {
+                return Err(UsageError(format!(
+                    "{argument} gives {} = {value}, and {name} gives {other}: one of them would be ignored; give all of it once",
+                    key.path
+                )));
+            }
+        }
+        self.flags.push(Flag::Own { name: argument.to_owned(), key, value });
         Ok(())
     }
 

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use myxtts_model::SamplingOptions;
-use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_model::weights::ModelFolder;
 use myxtts_run::exit::Exit;
-use myxtts_run::output_path::{OutputPath, OutputPathError};
+use myxtts_run::output_path::OutputPath;
+use myxtts_run::regular_file;
 use myxtts_speak::audio_file::{Depth, Encoder, Format, SinkKind};
 use myxtts_speak::language::guess_language;
 use myxtts_speak::long_text::Pieces;
@@ -25,6 +26,7 @@ use myxtts_tensor::device::{self, Device};
 use myxtts_text::Cleaner;
 
 use crate::failure::UsageError;
+use crate::inputs::Inputs;
 use crate::output::{errln, print, print_json};
 use crate::sampling::{Sampling, at_least_one};
 use crate::target::find_voice;
@@ -142,7 +144,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let device = existing_device(&args.device)?;
     let FoundModel { model, run } = defaults::model(args.model.as_deref(), &args.runs)?;
     let (output, format) = output(&args, &model)?;
-    let srt = args.srt.as_deref().map(|path| OutputPath::check("--srt", path)).transpose()?;
+    let srt = args.srt.as_deref().map(|path| srt(&args, path, &model)).transpose()?;
     if args.play {
         Player::check_installed()?;
     }
@@ -294,7 +296,7 @@ fn output(args: &Args, model: &Path) -> anyhow::Result<(Output, Format)> {
         }
         None => free_name("speech", args.format.map_or("wav", extension)),
     };
-    let destination = destination(args, &path, model)?;
+    let destination = inputs(args, model).check("-o", &path)?;
     let format = match args.format {
         Some(format) => format,
         // A device or a pipe has no extension.
@@ -317,14 +319,22 @@ fn extension(format: Format) -> &'static str {
     }
 }
 
-fn destination(args: &Args, path: &Path, model: &Path) -> Result<OutputPath, OutputPathError> {
-    let parts = Part::ALL.into_iter().flat_map(Part::files);
-    let files = ["manifest.json", "vocab.json", "config.json"].into_iter().chain(parts);
-    let files: Vec<PathBuf> = files.map(|file| model.join(file)).collect();
-    let references = args.voice.iter().map(|path| (path.as_path(), "a recording of the voice"));
-    let text = args.file.iter().map(|path| (path.as_path(), "the text"));
-    let files = files.iter().map(|path| (path.as_path(), "a file of the model"));
-    OutputPath::check("-o", path)?.reject_inputs("-o", references.chain(text).chain(files))
+/// The files that speaking reads.
+fn inputs(args: &Args, model: &Path) -> Inputs {
+    let mut inputs = Inputs::default();
+    args.voice.iter().for_each(|path| inputs.add(path, "a recording of the voice"));
+    args.file.iter().for_each(|path| inputs.add(path, "the text"));
+    inputs.add_model(model);
+    inputs
+}
+
+/// The file of subtitles, which must be another one than the audio.
+fn srt(args: &Args, path: &Path, model: &Path) -> anyhow::Result<OutputPath> {
+    if args.output.as_deref().is_some_and(|audio| audio == path || regular_file::is_same(audio, path)) {
+        let message = format!("--srt {} is the file of the audio too: name another", path.display());
+        return Err(UsageError(message).into());
+    }
+    Ok(inputs(args, model).check("--srt", path)?)
 }
 
 /// Parses `--device` and checks that the device exists.

@@ -15,6 +15,7 @@ use myxtts_run::regular_file;
 use myxtts_text::Cleaner;
 
 use crate::UsageError;
+use crate::inputs::Inputs;
 use crate::output::{errln, outln, print_json};
 
 #[derive(clap::Args)]
@@ -123,6 +124,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 }
 
 fn run_train(args: TrainArgs) -> anyhow::Result<()> {
+    let output = destination(&args.output, &args.data, None, args.language.as_deref())?;
     let texts = texts_of(&args.data, args.language.as_deref())?;
     let pairs: Vec<(&str, &str)> = texts.iter().map(|text| (&*text.language, &*text.text)).collect();
     let cleaner = cleaner_for(args.cleaner, None, &pairs);
@@ -133,7 +135,7 @@ fn run_train(args: TrainArgs) -> anyhow::Result<()> {
         min_frequency: args.min_frequency,
     };
     let trained = train(texts.iter().map(|text| (&text.language, &text.text)), &options)?;
-    write(&args.output, &trained.to_json())?;
+    write(&output, &trained.to_json())?;
     describe(&args.output, &trained);
     let measured = measure(&trained, &texts, cleaner);
     print_coverage(&measured);
@@ -149,6 +151,7 @@ fn run_train(args: TrainArgs) -> anyhow::Result<()> {
 }
 
 fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
+    let output = destination(&args.output, &args.data, Some(&args.base), Some(&args.language))?;
     let base = Tokenizer::load(&args.base)?;
     let cleaner = cleaner_for(args.cleaner, Some(&base), &[]);
     let mut texts = texts_of(&args.data, Some(&args.language))?;
@@ -169,7 +172,7 @@ fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
         ..ExtendOptions::new(&args.language)
     };
     let (extended, report) = extend(&base, texts.iter().map(|text| (&text.language, &text.text)), &options)?;
-    write(&args.output, &extended.to_json())?;
+    write(&output, &extended.to_json())?;
     if args.json {
         print_json(&report)?;
         return Ok(());
@@ -261,8 +264,7 @@ fn texts_of(paths: &[PathBuf], language: Option<&str>) -> anyhow::Result<Vec<Tex
 }
 
 fn texts_of_corpus(root: &Path, language: Option<&str>) -> anyhow::Result<Vec<Text>> {
-    let options = ReadOptions { language: language.map(str::to_owned), ..ReadOptions::default() };
-    let corpus = dataset::read(root, &options)?;
+    let corpus = dataset::read(root, &read_options(language))?;
     errln!("{}", corpus.why);
     corpus.notes.iter().chain(&problem_count(&corpus)).for_each(|note| errln!("{note}"));
     Ok(corpus
@@ -299,8 +301,32 @@ fn measure(tokenizer: &Tokenizer, texts: &[Text], cleaner: Cleaner) -> Coverage 
     coverage(tokenizer, texts.iter().map(|text| (text.id.as_str(), &text.language, &text.text)), cleaner)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    OutputPath::check("-o", path)?.write(bytes).with_context(|| format!("writing {}", path.display()))
+/// Checks the output before the work: it must not be one of the texts. A vocabulary may be extended in place.
+fn destination(
+    output: &Path,
+    data: &[PathBuf],
+    base: Option<&Path>,
+    language: Option<&str>,
+) -> anyhow::Result<OutputPath> {
+    let mut inputs = Inputs::default();
+    let in_place = base.is_some_and(|base| regular_file::is_same(base, output));
+    if output.exists() && !in_place {
+        for path in data {
+            match path.is_dir() {
+                true => inputs.add_corpus(&dataset::read(path, &read_options(language))?),
+                false => inputs.add(path, "a text that is read"),
+            }
+        }
+    }
+    Ok(inputs.check("-o", output)?)
+}
+
+fn read_options(language: Option<&str>) -> ReadOptions {
+    ReadOptions { language: language.map(str::to_owned), ..ReadOptions::default() }
+}
+
+fn write(output: &OutputPath, bytes: &[u8]) -> anyhow::Result<()> {
+    output.write(bytes).with_context(|| format!("writing {}", output.path().display()))
 }
 
 fn describe(path: &Path, tokenizer: &Tokenizer) {

@@ -6,7 +6,6 @@ use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::Manifest;
 use myxtts_run::durable::OsDisk;
 use myxtts_run::exit::Exit;
-use myxtts_run::output_path::OutputPath;
 use myxtts_speak::reference::{Reference, ReferenceReport};
 use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, built_in, check_name};
 use myxtts_speak::{ComputeDevice, SpeakError, Synthesizer};
@@ -14,6 +13,7 @@ use serde::Serialize;
 
 use crate::arguments::device;
 use crate::failure::UsageError;
+use crate::inputs::Inputs;
 use crate::output::{print, print_json};
 use crate::speak::defaults;
 
@@ -255,8 +255,10 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
         let message = format!("-o {}: name a .safetensors or a .json file", args.output.display());
         return Err(UsageError(message).into());
     }
-    let destination = OutputPath::check("-o", &args.output)?;
     let model = args.at.path()?;
+    let mut inputs = Inputs::default();
+    inputs.add_model(&model);
+    let destination = inputs.check("-o", &args.output)?;
     let voices = Voices::from_manifest(&model, &ModelFolder::read_manifest(&model)?);
     let stored = match voices.own(&args.name)? {
         Some(stored) => stored,

@@ -7,6 +7,9 @@
 mod bench;
 #[path = "cli/cache.rs"]
 mod cache;
+#[cfg(unix)]
+#[path = "cli/cache_under_train.rs"]
+mod cache_under_train;
 #[path = "cli/check.rs"]
 mod check;
 #[path = "cli/cleaner.rs"]
@@ -42,6 +45,10 @@ mod formats;
 mod full_disk;
 #[path = "cli/held_out.rs"]
 mod held_out;
+#[path = "cli/inputs_kept.rs"]
+mod inputs_kept;
+#[path = "cli/inspect.rs"]
+mod inspect;
 #[path = "cli/messages.rs"]
 mod messages;
 #[cfg(unix)]
@@ -53,6 +60,8 @@ mod ranks;
 #[cfg(unix)]
 #[path = "cli/regressions.rs"]
 mod regressions;
+#[path = "cli/retention.rs"]
+mod retention;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/settings.rs"]

@@ -6,6 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// How long a sampler that is dropped waits for a call in progress. A driver that does not respond must not keep the program from
+/// exiting; the thread is then abandoned.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Background sampler that runs until it is dropped.
 pub struct Sampler<T> {
     samples: Arc<Mutex<Vec<(Instant, T)>>>,
@@ -62,8 +66,14 @@ impl<T: Clone + Send + 'static> Sampler<T> {
 impl<T> Drop for Sampler<T> {
     fn drop(&mut self) {
         self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        let late = Instant::now() + STOP_TIMEOUT;
+        while !thread.is_finished() {
+            if Instant::now() > late {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
+        let _ = thread.join();
     }
 }

@@ -34,6 +34,9 @@ const HAND_OVER_TIME: Duration = Duration::from_micros(100);
 const RETIRE_AFTER: u64 = 500;
 /// Time without a batch after which the maker counts as stuck. The loader behind it reports its own stuck threads sooner.
 const STALL_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a feed that ends waits for its thread. A thread that is stuck in storage or in a driver cannot be ended; it is abandoned,
+/// and must not keep the program from exiting. Longer than the loader waits for its own threads.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a batch is made: its bytes on the host, then optionally a finisher on another device.
 struct BatchMaker<T> {
@@ -103,6 +106,12 @@ enum Mode<T> {
 }
 
 struct Prefetch<T> {
+    /// Name of the thread.
+    name: String,
+    /// How long to wait for one batch.
+    stall: Duration,
+    /// No batch came in time: the thread is stuck.
+    is_stuck: bool,
     ready: Option<Receiver<Result<ReadyBatch<T>, TrainError>>>,
     free: Option<Sender<Slot>>,
     thread: Option<JoinHandle<()>>,
@@ -205,6 +214,9 @@ impl<T: Send + 'static> Feed<T> {
             .spawn(make)
             .map_err(|error| TrainError::Feed(format!("the thread {name} could not be started: {error}")))?;
         let mode = Mode::Ahead(Prefetch {
+            name: name.to_owned(),
+            stall: STALL_TIMEOUT,
+            is_stuck: false,
             ready: Some(ready),
             free: Some(free),
             thread: Some(thread),
@@ -232,11 +244,19 @@ impl<T: Send + 'static> Feed<T> {
         Ok(Feed { mode: Mode::Blocking { batch_maker, uploader, slot }, next: first, meter: Meter::new() })
     }
 
+    /// Sets how long to wait for one batch before failing; the default is 90 s.
+    pub fn with_stall_timeout(mut self, limit: Duration) -> Feed<T> {
+        if let Mode::Ahead(ahead) = &mut self.mode {
+            ahead.stall = limit;
+        }
+        self
+    }
+
     /// Waits until every slot holds a batch, and until `not_before`; returns the number of ready batches. Does not wait for
     /// a maker that has failed: the next batch returns its error.
     pub(crate) fn wait_until_full(&self, not_before: Instant) -> usize {
         let Mode::Ahead(ahead) = &self.mode else { return 0 };
-        let late = Instant::now() + STALL_TIMEOUT;
+        let late = Instant::now() + ahead.stall;
         loop {
             let ready = (ahead.made_until.load(Ordering::Acquire) - self.next) as usize;
             let over = ahead.thread.as_ref().is_none_or(JoinHandle::is_finished);
@@ -293,13 +313,18 @@ impl<T: Send + 'static> Feed<T> {
 impl<T> Prefetch<T> {
     fn receive(&mut self, number: u64) -> Result<ReadyBatch<T>, TrainError> {
         let ready = self.ready.as_ref().ok_or_else(|| TrainError::Feed("the feed has ended".into()))?;
-        match ready.recv_timeout(STALL_TIMEOUT) {
+        match ready.recv_timeout(self.stall) {
             Ok(fed) => fed,
             Err(RecvTimeoutError::Timeout) => {
-                Err(TrainError::Feed(format!("no batch {number} within {} s", STALL_TIMEOUT.as_secs())))
+                self.is_stuck = true;
+                Err(TrainError::Feed(format!(
+                    "the thread {} has not made batch {number} within {:.0} s: its storage or its device does not respond",
+                    self.name,
+                    self.stall.as_secs_f64()
+                )))
             }
             Err(RecvTimeoutError::Disconnected) => {
-                Err(TrainError::Feed(format!("the thread that makes batches ended before batch {number}")))
+                Err(TrainError::Feed(format!("the thread {} ended before batch {number}", self.name)))
             }
         }
     }
@@ -356,8 +381,14 @@ impl<T> Drop for Prefetch<T> {
         // With both channels closed, the thread ends after its current batch.
         self.free = None;
         self.ready = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        let late = Instant::now() + STOP_TIMEOUT;
+        while !thread.is_finished() {
+            if self.is_stuck || Instant::now() > late {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
+        let _ = thread.join();
     }
 }

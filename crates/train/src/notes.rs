@@ -6,7 +6,9 @@ use crate::model::{DVAE, GPT};
 use crate::pipeline::due_stages;
 use crate::preferences::is_set_by_user;
 use crate::run_error::RunError;
+use crate::run_request::STEP_SETTINGS;
 use crate::sizes::Sizes;
+use crate::stages;
 use crate::training_data::Corpus;
 use myxtts_data::record::RecordSource;
 use myxtts_run::config::{GPT_ONLY, GPU_ONLY, NOT_IN_DECODER};
@@ -54,6 +56,7 @@ pub fn settings_notes(run: &PlannedRun<'_>) -> Vec<String> {
     notes.extend(gpu_only(run));
     notes.extend(gpt_only(run));
     notes.extend(not_in_decoder(run));
+    notes.extend(steps_of_other_stages(run));
     notes.extend(decoder_without_early_stop(run));
     notes.extend(fixed_by_the_base(run));
     notes.extend(untrained_base(run));
@@ -101,6 +104,23 @@ fn not_in_decoder(run: &PlannedRun<'_>) -> Option<String> {
     let set: Vec<String> = set.map(|(path, why)| format!("{path} ({why})")).collect();
     (run.trains(StageKind::Decoder) && !set.is_empty())
         .then(|| format!("no effect in the decoder stage: {}", set.join(", ")))
+}
+
+/// Steps of stages that a run of one stage does not train.
+fn steps_of_other_stages(run: &PlannedRun<'_>) -> Option<String> {
+    let only = run.only?;
+    let others = STEP_SETTINGS.iter().filter(|(stage, _)| *stage != only);
+    // The DVAE of a base model has a note of its own.
+    let noted = |path: &str| path == "training.dvae_steps" && run.base_has(DVAE);
+    let set = others.map(|(_, path)| *path).filter(|path| is_set_by_user(run.plan, path) && !noted(path));
+    let set: Vec<&str> = set.collect();
+    (!set.is_empty()).then(|| {
+        format!(
+            "no effect with --stage {}, which trains no other stage: {}",
+            stages::name(only),
+            set.join(", ")
+        )
+    })
 }
 
 /// Early stopping, if discriminators join the decoder stage: no score compares its weights from then on.

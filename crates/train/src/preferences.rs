@@ -47,7 +47,10 @@ pub fn preferred(plan: &Plan, machine: ComputeDevice) -> Vec<(&'static str, Stri
     let mut preferred = Vec::new();
     if plan.data.train_data.is_empty() {
         let on_gpu: &[_] = if machine.device == Device::Cpu { &[] } else { &DEMO_ON_GPU };
-        preferred.extend(on_gpu.iter().chain(&DEMO).map(|(path, value)| (*path, (*value).to_owned())));
+        // Nothing is held out of the demo corpus if another one is validated on.
+        let acts = |path: &str| plan.data.val_data.is_none() || path != "data.val_fraction";
+        let recipe = on_gpu.iter().chain(&DEMO).filter(|(path, _)| acts(path));
+        preferred.extend(recipe.map(|(path, value)| (*path, (*value).to_owned())));
         // The demo corpus has no longer clips: none is left out.
         preferred.push(("data.max_seconds", DEMO_VOICE_SECONDS.to_string()));
     }

@@ -133,7 +133,7 @@ pub(crate) fn open_for_resume(
 }
 
 /// The stages in the order they run, and the setting with the number of steps of each.
-const STEP_SETTINGS: [(StageKind, &str); 3] = [
+pub(crate) const STEP_SETTINGS: [(StageKind, &str); 3] = [
     (StageKind::Dvae, "training.dvae_steps"),
     (StageKind::Gpt, "training.gpt_steps"),
     (StageKind::Decoder, "training.decoder_steps"),
@@ -143,6 +143,7 @@ const STEP_SETTINGS: [(StageKind, &str); 3] = [
 /// change are refused by name.
 pub(crate) fn change_settings(
     folder: &RunFolder,
+    request: &RunRequest,
     plan: &mut Plan,
     now: &Plan,
     progress: &dyn Progress,
@@ -160,9 +161,15 @@ pub(crate) fn change_settings(
             || STEP_SETTINGS[at + 1..].iter().any(|(later, _)| seen("stage", *later))
     };
     let settled = |path: &str| {
-        let at = STEP_SETTINGS.iter().position(|(_, steps)| *steps == path).filter(|&at| is_over(at))?;
+        let at = STEP_SETTINGS.iter().position(|(_, steps)| *steps == path)?;
         let (stage, run) = (stages::name(STEP_SETTINGS[at].0), folder.path().display());
-        Some(format!(
+        if let Some(only) = request.stage.filter(|&only| only != STEP_SETTINGS[at].0) {
+            return Some(format!(
+                "this run trains the stage `{}` only; `train --from {run}/model --stage {stage}` trains `{stage}` in a new run",
+                stages::name(only)
+            ));
+        }
+        is_over(at).then(|| format!(
             "the stage `{stage}` of this run is finished; `train --from {run}/model` trains it further in a new run"
         ))
     };

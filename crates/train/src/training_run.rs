@@ -97,9 +97,9 @@ impl TrainingRun {
         progress: &dyn Progress,
     ) -> Result<TrainingRun, RunError> {
         let (folder, mut plan) = open_for_resume(&settings.training.runs_dir, name, stop, progress)?;
-        run_request::change_settings(&folder, &mut plan, settings, progress)?;
-        let devices = devices.choose(&plan)?;
         let request = RunRequest::load(&folder, progress)?;
+        run_request::change_settings(&folder, &request, &mut plan, settings, progress)?;
+        let devices = devices.choose(&plan)?;
         Ok(TrainingRun { folder, plan, request, devices, is_resumed: true })
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use myxtts_data::dataset::list::read_list;
+use myxtts_data::dataset::list::{ListEntry, read_list};
 use myxtts_model::sampling::SamplingOptions;
 use myxtts_model::weights::ModelFolder;
 use myxtts_run::durable::{self, OsDisk};
@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::{Args, common_facts};
 use crate::arguments::device;
 use crate::failure::UsageError;
+use crate::inputs::Inputs;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::signal::stop_requested;
@@ -58,6 +59,7 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
         ))
         .into());
     }
+    reject_inputs(&texts, &args.voice, list, output)?;
     let mut listener = Listener::of(&settings.training)?;
     let machine = ComputeDevice::choose(device(&args.device)?)?;
     let folder = ModelFolder::open(model)?;
@@ -126,4 +128,20 @@ fn as_text(report: &Report, output: &Path) -> String {
     let mut text = format!("{:<36} {} of {}\n", "texts spoken", items.len() - failed, items.len());
     text += &figures.lines();
     text + &format!("{:<36} {}\n", "written", output.join("report.html").display())
+}
+
+/// Spoken texts are written as `ID.wav`, also next to the recordings of the same names: those must not be replaced.
+fn reject_inputs(texts: &[ListEntry], voice: &[PathBuf], list: &Path, output: &Path) -> anyhow::Result<()> {
+    let mut inputs = Inputs::default();
+    inputs.add(list, "the list of texts");
+    voice.iter().for_each(|path| inputs.add(path, "a recording of the voice"));
+    for text in texts {
+        text.recording.iter().for_each(|path| inputs.add(path, "a recording that is compared with"));
+        text.reference.iter().for_each(|path| inputs.add(path, "a reference"));
+    }
+    let reports = ["report.json", "report.html"].map(str::to_owned);
+    for name in texts.iter().map(|text| format!("{}.wav", text.id)).chain(reports) {
+        inputs.reject("-o", &output.join(name))?;
+    }
+    Ok(())
 }

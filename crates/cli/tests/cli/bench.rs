@@ -23,3 +23,14 @@ fn feeding_without_a_cache_is_measured_as_json_and_drawn() {
     let chart = std::fs::read_to_string(folder.join("chart.svg")).unwrap();
     assert_eq!(chart.matches("class=\"rate\"").count(), 1, "{chart}");
 }
+
+/// Fewer than two steps have no period between them: two were timed in silence.
+#[test]
+fn fewer_than_two_steps_were_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    for steps in ["0", "1"] {
+        let output = myxtts(folder.path(), &["bench", "corpus", "--steps", steps]).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && words.contains("--steps"), "{steps}: {words}");
+    }
+}

@@ -157,17 +157,28 @@ fn tests_that_the_reliability_page_names_exist() {
     let root = root();
     let page = read(&root.join("docs/src/reliability.md"));
     let mut missing = Vec::new();
-    for code in page.split('`').skip(1).step_by(2).filter(|code| code.ends_with(".rs") && code.contains('/'))
-    {
-        let path = match code.split_once('/') {
-            Some(("crates", _)) => root.join(code),
+    let mut named = 0;
+    for code in page.split('`').skip(1).step_by(2) {
+        // `folder/file.rs`, or `folder/file.rs::test`.
+        let (file, test) = code.split_once("::").map_or((code, None), |(file, test)| (file, Some(test)));
+        if !file.ends_with(".rs") {
+            continue;
+        }
+        let path = match file.split_once('/') {
+            Some(("crates", _)) => root.join(file),
             Some((name, file)) => root.join("crates").join(name).join("tests").join(name).join(file),
             None => continue,
         };
-        if !path.exists() {
+        named += usize::from(test.is_some());
+        let has = |test| {
+            read(&path).contains(&format!("#[test]\n    fn {test}()"))
+                || read(&path).contains(&format!("#[test]\nfn {test}()"))
+        };
+        if !path.exists() || !test.is_none_or(has) {
             missing.push(code);
         }
     }
+    assert!(named > 40, "only {named} tests are named");
     assert!(missing.is_empty(), "docs/src/reliability.md names tests that do not exist: {missing:?}");
 }
 

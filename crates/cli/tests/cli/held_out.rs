@@ -93,6 +93,32 @@ fn a_separate_validation_corpus_was_ignored() {
     assert_contains(&String::from_utf8_lossy(&twice.stderr), &["named twice"]);
 }
 
+/// A corpus can be named in two ways: by its folder and by a metadata file. It was validated on itself, and said to have no clip of
+/// the training corpora.
+#[test]
+fn a_corpus_was_validated_on_its_own_training_clips() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    corpus(folder, "a", "8", "1");
+    let same = ["a", "--val-data", "a/metadata.csv", "--stage", "dvae"];
+    let refused = train(folder, "same", &same).output().unwrap();
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{words}");
+    assert_contains(&words, &["all 8 clips of the validation corpus a/metadata.csv are also trained on"]);
+    assert!(!folder.join("runs/same").exists(), "{words}");
+    // Some of its clips: a warning with their number.
+    let metadata = fs::read_to_string(folder.join("a/metadata.csv")).unwrap();
+    let lines: Vec<&str> = metadata.lines().collect();
+    fs::write(folder.join("a/metadata.csv"), lines[..6].join("\n")).unwrap();
+    fs::write(folder.join("a/eval.csv"), lines[4..].join("\n")).unwrap();
+    let words = done(&mut train(
+        folder,
+        "some",
+        &["a", "--val-data", "a/eval.csv", "--format", "ljspeech", "--stage", "dvae"],
+    ));
+    assert_contains(&words, &["6 training clips, 4 validation clips", "2 of them are also trained on"]);
+}
+
 #[test]
 fn sentences_read_twice_fell_on_both_sides_of_the_split() {
     let folder = tempfile::tempdir().unwrap();

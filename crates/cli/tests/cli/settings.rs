@@ -68,6 +68,52 @@ fn resume_applies_changeable_settings_and_refuses_others_by_name() {
     );
 }
 
+/// They were accepted, and no stage used them.
+#[test]
+fn steps_of_a_stage_that_a_run_does_not_train_were_accepted() {
+    let folder = corpus();
+    let folder = folder.path();
+    let printed = done(&mut train(folder, "a", &["--gpt-steps", "7"]));
+    assert!(
+        printed.contains("no effect with --stage dvae, which trains no other stage: training.gpt_steps"),
+        "{printed}"
+    );
+    let refused = ended(resume(folder, "a").args(["--gpt-steps", "9"]), 2);
+    let why = "training.gpt_steps: 7 -> 9 (--gpt-steps): this run trains the stage `dvae` only";
+    assert!(refused.contains(why) && refused.contains("--from runs/a/model --stage gpt"), "{refused}");
+}
+
+/// The corpus of the flag was ignored.
+#[test]
+fn a_corpus_was_named_as_an_argument_and_another_by_a_flag() {
+    let folder = corpus();
+    let folder = folder.path();
+    for other in [&["--train-data", "other"][..], &["--set", "data.train_data=other"]] {
+        let refused = ended(&mut train(folder, "a", other), 2);
+        assert!(
+            refused.contains("CORPUS gives data.train_data = corpus") && refused.contains("gives other"),
+            "{refused}"
+        );
+        let refused = ended(myxtts(folder, &["check", "corpus"]).args(other), 2);
+        assert!(refused.contains("one of them would be ignored"), "{refused}");
+    }
+    done(
+        myxtts(folder, &["check", "corpus", "--train-data", "corpus"]).args(["--set", "data.num_workers=1"]),
+    );
+}
+
+/// The size was ignored once the cache had a vocabulary.
+#[test]
+fn the_size_of_a_vocabulary_was_ignored_if_the_cache_had_one() {
+    let folder = corpus();
+    done(&mut train(folder.path(), "a", &[]));
+    let printed = done(&mut train(folder.path(), "b", &["--set", "data.vocab_size=96"]));
+    assert!(printed.contains("data.vocab_size = 96 only applies to a new one"), "{printed}");
+    let elsewhere = ["--set", "data.vocab_size=130", "--cache-dir", "elsewhere"];
+    let printed = done(&mut train(folder.path(), "c", &elsewhere));
+    assert!(printed.contains("vocabulary: 130 pieces trained"), "{printed}");
+}
+
 #[test]
 fn a_resumed_stage_trains_with_the_changed_rate() {
     let resumed = |more: &[&str]| {

@@ -1,16 +1,19 @@
 //! Signals at random moments: the first makes a run save and exit with 143, the second makes it exit at once; the run can be
-//! resumed in both cases. `MYXTTS_STOPS=100` raises the number of signals from 20.
+//! resumed in both cases. `MYXTTS_STOPS=100` raises the number of signals from 20. The time that a stop takes is printed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::seed::Seed;
 
 use super::train::{corpus, done, myxtts, resume};
+
+/// Far longer than a step of a tiny model, a save and two seconds on a busy machine; far shorter than the steps that were left.
+const LONGEST_STOP: Duration = Duration::from_secs(40);
 
 fn begin(folder: &Path, name: &str, settings: &[&str]) -> Command {
     let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
@@ -26,19 +29,29 @@ fn begin(folder: &Path, name: &str, settings: &[&str]) -> Command {
     myxtts(folder, &arguments)
 }
 
-/// Runs a command until stderr contains a text, waits, and sends signals. Returns the exit code and stderr.
-fn stopped(command: &mut Command, after: &str, wait: Duration, signals: usize) -> (Option<i32>, String) {
+/// Runs a command until stderr contains a text, waits, and sends signals. Returns the exit code, stderr, and the time from the first
+/// signal to the exit, which must not be long.
+fn stopped(
+    command: &mut Command,
+    after: &str,
+    wait: Duration,
+    signals: usize,
+) -> (Option<i32>, String, Duration) {
     let mut child = command.spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut words = String::new();
     while !words.contains(after) && stderr.read_line(&mut words).unwrap() > 0 {}
     std::thread::sleep(wait);
+    let asked = Instant::now();
     for _ in 0..signals {
         // The process may have exited before the second signal.
         let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).output().unwrap();
     }
     stderr.read_to_string(&mut words).unwrap();
-    (child.wait().unwrap().code(), words)
+    let code = child.wait().unwrap().code();
+    let took = asked.elapsed();
+    assert!(took < LONGEST_STOP, "the stop took {took:.1?}: {words}");
+    (code, words, took)
 }
 
 /// The steps of a run's newest checkpoint; all of them must be whole.
@@ -59,6 +72,7 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_resumes() {
     let folder = folder.path();
     let seed = Seed::new(4).derive("stops");
     let (mut steps, mut before) = (0, 0);
+    let mut times = Vec::new();
     for attempt in 0..stops {
         let mut command = match attempt {
             // More steps than there is time for: it does not finish by itself.
@@ -67,7 +81,9 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_resumes() {
         };
         // Half of the signals while it reads or builds, the others while it trains, however slow the machine is.
         let after = if attempt % 3 == 1 { "\n" } else { "windows of" };
-        let (code, words) = stopped(&mut command, after, Duration::from_millis(seed.below(attempt, 200)), 1);
+        let wait = Duration::from_millis(seed.below(attempt, 200));
+        let (code, words, took) = stopped(&mut command, after, wait, 1);
+        times.push(took);
         assert_eq!(code, Some(143), "signal {attempt}: {words}");
         assert!(words.contains("--resume stopped"), "signal {attempt}: {words}");
         let now = saved(folder, "stopped");
@@ -84,7 +100,12 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_resumes() {
         }
         steps = now;
     }
-    println!("{stops} signals, {steps} steps saved, {before} before the first step");
+    times.sort();
+    println!(
+        "{stops} signals, {steps} steps saved, {before} before the first step; from signal to exit: median {:.2?}, longest {:.2?}",
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
     assert!(steps >= stops / 2 && before < stops, "no signal arrived during training");
 }
 
@@ -97,7 +118,7 @@ fn a_second_signal_exits_at_once_without_damage() {
     for attempt in 0..4 {
         let mut command =
             if attempt == 0 { begin(folder, "twice", &settings) } else { resume(folder, "twice") };
-        let (code, words) = stopped(&mut command, "windows of", Duration::from_millis(60 * attempt), 2);
+        let (code, words, _) = stopped(&mut command, "windows of", Duration::from_millis(60 * attempt), 2);
         // It may have finished before the signal.
         assert!(code == Some(143) || code == Some(0), "signals {attempt}: {code:?} {words}");
         saved(folder, "twice");
@@ -135,7 +156,8 @@ fn a_signal_in_any_stage_saves_the_last_step() {
     let mut command = run("stopped");
     for stage in STAGES {
         // The first step is reported at once.
-        let (code, words) = stopped(&mut command, &format!("\n{stage} 1/5: "), Duration::ZERO, 1);
+        let (code, words, took) = stopped(&mut command, &format!("\n{stage} 1/5: "), Duration::ZERO, 1);
+        println!("{stage}: {took:.2?} from signal to exit");
         assert_eq!(code, Some(143), "{stage}: {words}");
         assert!(words.contains("--resume stopped"), "{stage}: {words}");
         let (step, told) = stage_step(folder, "stopped");

@@ -46,7 +46,7 @@ pub fn choose(
     };
     let tokenizer = train_vocabulary(texts, options)?;
     let why = format!(
-        "vocabulary: {} pieces trained on {} texts{reason}; saved as {}",
+        "vocabulary: {} pieces trained on {} texts{reason}; to be saved as {}",
         tokenizer.vocabulary_size(),
         texts.len(),
         file_name(saved)

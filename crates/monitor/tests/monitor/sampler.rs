@@ -2,6 +2,7 @@
 
 use crate::simulated::SimulatedMachine;
 use myxtts_monitor::{Probe, Sampler};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -28,4 +29,24 @@ fn samples_are_in_order_and_stop_with_the_sampler() {
     let last = calls.load(std::sync::atomic::Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(10));
     assert_eq!(calls.load(std::sync::atomic::Ordering::Relaxed), last, "it is still sampling");
+}
+
+/// A program that sampled a GPU whose driver hung could not exit.
+#[test]
+fn a_sampler_whose_call_hangs_is_abandoned() {
+    let (release, released) = channel::<()>();
+    let (to_test, called) = channel();
+    let sampler = Sampler::start(Duration::from_millis(1), move || {
+        let _ = to_test.send(());
+        let _ = released.recv();
+    })
+    .unwrap();
+    called.recv().unwrap();
+    let (to_test, dropped) = channel();
+    std::thread::spawn(move || {
+        drop(sampler);
+        to_test.send(()).unwrap();
+    });
+    dropped.recv_timeout(Duration::from_secs(60)).expect("the sampler waits for its call");
+    drop(release);
 }

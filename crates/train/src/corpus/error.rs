@@ -55,6 +55,18 @@ pub enum CorpusError {
         /// The path that occurs twice.
         path: PathBuf,
     },
+    /// The validation corpus has no clip of its own.
+    #[error(
+        "all {clips} clips of the validation corpus {} are also trained on: validation would measure what the model knows by heart; \
+         name another corpus with data.val_data, or leave it out to hold out data.val_fraction of the clips",
+        corpus.display()
+    )]
+    ValidatedOnTraining {
+        /// The validation corpus.
+        corpus: PathBuf,
+        /// Number of its usable clips.
+        clips: usize,
+    },
     /// `data.cache_columns` leaves out arrays that the stages read.
     #[error(
         "data.cache_columns = {columns} lacks {missing}, and training reads all of them: add these, or leave data.cache_columns \
@@ -104,6 +116,7 @@ impl CorpusError {
         match self {
             CorpusError::SeveralCorpora { .. }
             | CorpusError::NamedTwice { .. }
+            | CorpusError::ValidatedOnTraining { .. }
             | CorpusError::MissingColumns { .. }
             | CorpusError::EmptyValidation { .. } => Some(Exit::Usage),
             _ => None,

@@ -7,7 +7,7 @@ use myxtts_run::durable::DurableError;
 use myxtts_run::folder::{HELD_OUT_FILE, RunFolder};
 use myxtts_run::plan::Plan;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Number of speakers that are listed by name.
@@ -73,8 +73,13 @@ pub fn split(
             if training == utterances.len() {
                 return Err(CorpusError::EmptyValidation { corpus: corpus.clone() });
             }
-            let (train, validation) = ((0..training).collect(), (training..utterances.len()).collect());
-            Ok(HeldOut { split: Split { train, validation }, ..HeldOut::default() })
+            let split =
+                Split { train: (0..training).collect(), validation: (training..utterances.len()).collect() };
+            let clips = split.validation.len();
+            if shared_clips(utterances, &split) == clips {
+                return Err(CorpusError::ValidatedOnTraining { corpus: corpus.clone(), clips });
+            }
+            Ok(HeldOut { split, ..HeldOut::default() })
         }
         (None, None) => {
             let clips: Vec<Clip<'_>> = utterances
@@ -84,6 +89,22 @@ pub fn split(
             Ok(hold_out(&clips, fraction, seed))
         }
     }
+}
+
+/// Number of validation clips whose audio file is also trained on: two metadata files may list the same clips.
+fn shared_clips(utterances: &[Utterance], split: &Split) -> usize {
+    // Few folders hold many files.
+    let mut folders: HashMap<PathBuf, PathBuf> = HashMap::new();
+    let mut file = |at: &usize| {
+        let audio = &utterances[*at].audio;
+        let folder = audio.parent().unwrap_or(Path::new(""));
+        let real = folders
+            .entry(folder.to_owned())
+            .or_insert_with(|| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
+        real.join(audio.file_name().unwrap_or_default())
+    };
+    let trained: HashSet<PathBuf> = split.train.iter().map(&mut file).collect();
+    split.validation.iter().filter(|at| trained.contains(&file(at))).count()
 }
 
 /// Listed clips that the corpus no longer has are ignored: whether the corpus may change is checked elsewhere.
@@ -137,8 +158,12 @@ pub fn describe(found: &HeldOut, utterances: &[Utterance], plan: &Plan) -> Vec<S
     if let Some(corpus) = &plan.data.val_data {
         let speakers: BTreeSet<&str> =
             found.split.validation.iter().map(|&at| utterances[at].speaker.as_str()).collect();
+        let shared = match shared_clips(utterances, &found.split) {
+            0 => "no clip of the training corpora".to_owned(),
+            shared => format!("{shared} of them are also trained on, and should be in one corpus only"),
+        };
         lines.push(format!(
-            "validation   all {count} usable clips of {}: {} texts, {} speakers; no clip of the training corpora",
+            "validation   all {count} usable clips of {}: {} texts, {} speakers; {shared}",
             corpus.display(),
             held.len(),
             speakers.len()

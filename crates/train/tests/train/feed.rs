@@ -6,6 +6,7 @@ use myxtts_train::TrainError;
 use myxtts_train::feed::{Depth, Feed, Maker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 fn engine() -> Engine {
@@ -127,6 +128,35 @@ fn errors_of_the_thread_reach_the_loop() {
         assert!(error.contains(said), "{error}");
         assert!(feed.next_batch().is_err(), "nothing comes after it");
     }
+}
+
+/// The error appeared, but the feed then waited for its stuck thread forever, and with it the run.
+#[test]
+fn a_feed_whose_thread_hangs_is_named_and_ends() {
+    let engine = engine();
+    let (release, released) = channel::<()>();
+    let hanging: Maker<()> = Box::new(move |number, _, _| {
+        if number == 2 {
+            let _ = released.recv();
+        }
+        Ok((0, ()))
+    });
+    let uploader = engine.uploader(Upload::Ahead).unwrap();
+    let feed = Feed::start("feed x", uploader, 64, DEPTH, 0, hanging).unwrap();
+    let mut feed = feed.with_stall_timeout(Duration::from_millis(300));
+    let (to_test, ended) = channel();
+    std::thread::spawn(move || {
+        for _ in 0..2 {
+            let fed = feed.next_batch().unwrap();
+            feed.give_back(fed.slot);
+        }
+        let error = feed.next_batch().map(|_| ()).unwrap_err().to_string();
+        drop(feed);
+        to_test.send(error).unwrap();
+    });
+    let error = ended.recv_timeout(Duration::from_secs(60)).expect("the feed waits for its stuck thread");
+    assert!(error.contains("the thread feed x has not made batch 2"), "{error}");
+    drop(release);
 }
 
 #[test]

@@ -81,6 +81,36 @@ fn settings_of_new_parts_were_ignored_in_silence_with_a_base_model() {
 }
 
 #[test]
+fn adapters_and_frozen_layers_of_an_untrained_gpt_were_not_reported() {
+    for (set, name) in [
+        ("training.lora_rank=2", "training.lora_rank = 2"),
+        ("training.freeze_layers=1", "training.freeze_layers = 1"),
+    ] {
+        for only in [None, Some(StageKind::Gpt)] {
+            let said = notes(&[set], only, None);
+            assert!(said.contains(name) && said.contains("untrained without --from"), "{said}");
+            assert!(!notes(&[set], only, Some(&complete())).contains("untrained"));
+        }
+    }
+}
+
+#[test]
+fn steps_of_stages_that_are_not_trained_were_ignored_in_silence() {
+    let set = ["training.dvae_steps=5", "training.gpt_steps=6", "training.decoder_steps=7"];
+    let said = notes(&set, Some(StageKind::Gpt), None);
+    let both = "no effect with --stage gpt, which trains no other stage: training.dvae_steps, training.decoder_steps";
+    assert_eq!(said, both);
+    assert_eq!(notes(&set, None, None), "");
+    // One note for the DVAE of a base model.
+    let said = notes(&set[..1], Some(StageKind::Gpt), Some(&complete()));
+    assert!(
+        said.starts_with("no effect on the model of --from: training.dvae_steps")
+            && !said.contains("--stage gpt,"),
+        "{said}"
+    );
+}
+
+#[test]
 fn masks_were_ignored_by_the_states_of_the_decoder_in_silence() {
     let said = notes(&["model.masks=coqui"], None, None);
     assert!(said.starts_with("model.masks applies to the GPT stage only: the decoder learns"), "{said}");
