@@ -293,3 +293,11 @@ fn two_gpus_on_a_machine_with_one_were_an_error() {
     assert_eq!(fall_back(&one, &StrategyRequest { data: None, ..apart(0, &[1]) }), None);
     assert!(strategy(&one, &apart(0, &[1])).is_err());
 }
+
+#[test]
+fn one_gpu_can_simulate_several() {
+    let found = AvailableGpus::simulated_on(Device::Cuda(3), 2);
+    let chosen = strategy(&found, &asked(true, None)).unwrap().choice;
+    assert_eq!(chosen, Strategy::Mirrored(vec![0, 1]));
+    assert_eq!(chosen.devices(&found), vec![Device::Cuda(3); 2]);
+}
