@@ -304,6 +304,8 @@ fn a_rank_that_hangs_while_its_heartbeats_go_on_is_named_by_all_and_the_run_goes
             "{printed}"
         );
         assert!(took < Duration::from_secs(30), "{took:?}");
+        let said = printed.lines().find(|line| line.contains("its main thread hangs"));
+        println!("{} {:.1} s after the last checkpoint", said.unwrap_or_default(), took.as_secs_f64());
         let resume = ["launch", "--ranks", "2", "--", "train", "--resume", &name];
         let again = clean(myxtts(folder.path(), &resume)).output().unwrap();
         let printed = words(&again);
