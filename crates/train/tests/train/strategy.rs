@@ -215,7 +215,7 @@ fn hidden_gpus_are_reported() {
         gpus: vec![(0, "H".into())],
         hidden_by: Some("2".into()),
         why: None,
-        simulated: false,
+        simulated: None,
     };
     let error = strategy(&found, &asked(false, Some(vec![2]))).unwrap_err().to_string();
     assert!(error.contains("CUDA_VISIBLE_DEVICES is \"2\"") && error.contains("from 0"), "{error}");
