@@ -7,6 +7,7 @@ Rows, in this order; groups for --only are in brackets:
                             reuses them
   gpt-2, dvae-2, decoder-2 [equal] two ranks beside it: losses of every step, weights of the ranks
   gpt-4          [equal]    the same with four ranks
+  *-slices-N     [equal]    the same N ranks beside one process on the same device that computes every batch as N slices
   nccl           [equal]    which network NCCL chose between the ranks, from its own log
   resume         [resume]   two ranks, one process, two ranks: SIGTERM to rank 1 and SIGUSR1 save first
   timing-*       [timing]   ms per step: one process; two ranks; two ranks with --reduce-bf16; two processes without sums
@@ -15,7 +16,9 @@ Rows, in this order; groups for --only are in brackets:
                             silent; then a restart
 
 Limits: losses within 1e-5 of one process (absolute below 1, relative above), weights of all ranks the same bits, losses of ranks
-noticed within 30 s, exit code 75. Everything is computed in f32 for the rows that compare, and in the default precision (bf16 on
+noticed within 30 s, exit code 75. Rows *-slices-N compare the same shapes, and sums of the same numbers: every loss and every weight
+must be the same bits where the order of addition is the same, which is for sums over TCP (in the order of ranks, as in one process)
+and for any sum of two. NCCL may add four in another order: gpt-slices-4 is reported and not judged on a GPU. Everything is computed in f32 for the rows that compare, and in the default precision (bf16 on
 GPUs) for the others. Stdlib only.
 """
 
@@ -227,7 +230,9 @@ class Run:
         self.before = len(self.events())
         self.started = time.monotonic()
         self.proxy = None
-        with_device = [*arguments, "--device", device] if "--model-gpu" not in arguments else list(arguments)
+        # GPUs that the CPU simulates are chosen by --multi-gpu.
+        chosen = "--model-gpu" in arguments or (args.cpu and "--simulate-gpus" in arguments)
+        with_device = list(arguments) if chosen else [*arguments, "--device", device]
         if world == 1:
             self.ranks = [Process(name, [*with_device, *more], limit, environment(f32=f32))]
             return
@@ -486,6 +491,8 @@ class Finished:
 
 making = {name: threading.Lock() for name in ("dvae-1", "gpt-1", "decoder-0", "decoder-1", "fault-0", "timing-0")}
 sources = {}
+# Finished runs of several ranks, by row.
+several_runs = {}
 
 
 def made(name, limit=None):
@@ -539,9 +546,42 @@ def equal(stage, world, debug=False):
             seconds = run.finish(limit)
         finally:
             run.end()
+        several_runs[name] = run
         compare(name, one, run, stage, dict(seconds=seconds))
         if debug:
             network(name)
+
+    return name, LONG, work
+
+
+def slices(stage, world):
+    """The ranks of an earlier row beside one process that computes their slices and adds their gradients in the order of ranks."""
+    name = f"{stage}-slices-{world}"
+
+    def work(limit):
+        several = several_runs.get(f"{stage}-{world}")
+        if several is None:
+            raise RowFailed(f"row {stage}-{world} has not finished")
+        words = arguments_of(name, stage, source_of(stage))
+        one = Run(name, [*words, "--multi-gpu", "--simulate-gpus", str(world)], limit=limit, f32=True)
+        try:
+            seconds = one.finish(limit)
+        finally:
+            one.end()
+        a, b = one.losses(), several.losses()
+        if not a or sorted(a) != sorted(b):
+            raise RowFailed(f"{len(a)} losses of one process, {len(b)} of the ranks")
+        differ = [step for step in sorted(a) if a[step] != b[step]]
+        x, y = ((run.folder / "model" / f"{stage}.safetensors").read_bytes() for run in (one, several))
+        relative = max(abs(a[step] - b[step]) / max(1.0, abs(a[step])) for step in a)
+        judged = args.cpu or world == 2
+        verdict = "INFO" if not judged else "PASS" if not differ and x == y else "FAIL"
+        record(name, verdict,
+               f"{len(a)} steps of {world} ranks and of {world} slices in one process: "
+               + (f"losses differ from step {differ[0]} on, by at most {relative:.1e} (relative)" if differ else "the same losses, bit for bit")
+               + f"; weights {'the same bits' if x == y else 'DIFFER'}",
+               losses_slices=a, losses_ranks=b, first_difference=differ[0] if differ else None, max_relative=relative, same_weights=x == y,
+               seconds=seconds)
 
     return name, LONG, work
 
@@ -738,6 +778,7 @@ if "equal" in groups:
     if "gpt-2" in failed:
         row("probes", 40, probes)
     together(equal("dvae", 2), equal("gpt", 4), equal("decoder", 2), *([("resume", LONG, resume)] if "resume" in groups else []))
+    together(*(slices(stage, world) for stage, world in [("gpt", 2), ("dvae", 2), ("decoder", 2), ("gpt", 4)]))
 elif "resume" in groups:
     row("resume", LONG, resume)
 if "timing" in groups:

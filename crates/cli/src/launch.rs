@@ -160,7 +160,9 @@ fn start(args: &Args, local: u32, (host, port): (&str, u16)) -> anyhow::Result<V
             command.env("RAYON_NUM_THREADS", (cores / local as usize).max(1).to_string());
         }
         // A process group of its own, so that Ctrl-C reaches it only through this process.
-        let started = command.process_group(0).spawn();
+        command.process_group(0);
+        end_with_this_process(&mut command);
+        let started = command.spawn();
         match started {
             Ok(child) => ranks.push(with_output(number, child)),
             Err(error) => {
@@ -171,6 +173,24 @@ fn start(args: &Args, local: u32, (host, port): (&str, u16)) -> anyhow::Result<V
     }
     Ok(ranks)
 }
+
+/// Asks the system to send SIGTERM to the process if this one ends first, even by SIGKILL: it then saves and ends.
+#[cfg(target_os = "linux")]
+fn end_with_this_process(command: &mut Command) {
+    let own = std::process::id() as i32;
+    let ask = move || {
+        // SAFETY: both take and return numbers only.
+        let (asked, parent) =
+            unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM), libc::getppid()) };
+        // This process may have ended before it was asked.
+        if asked == 0 && parent != own { Err(std::io::ErrorKind::NotConnected.into()) } else { Ok(()) }
+    };
+    // SAFETY: between fork and exec it makes two system calls, and an error of a kind allocates nothing.
+    unsafe { command.pre_exec(ask) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_this_process(_: &mut Command) {}
 
 /// Forwards the output of a process line by line.
 fn with_output(number: u32, mut child: Child) -> Rank {

@@ -51,8 +51,8 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl RankArgs {
-    /// Connects to the other ranks. Returns `None` if this process trains alone.
-    pub fn meet(&self, stop: &Arc<AtomicBool>) -> Result<Option<Arc<Ranks>>, TrainError> {
+    /// Connects to the other ranks of `run`, as the command line names it. Returns `None` if this process trains alone.
+    pub fn meet(&self, run: Option<&str>, stop: &Arc<AtomicBool>) -> Result<Option<Arc<Ranks>>, TrainError> {
         let flags =
             RankFlags { rank: self.rank, world_size: self.world_size, rendezvous: self.rendezvous.clone() };
         let found = discover(&flags, &|name| std::env::var(name).ok()).map_err(RankError::from)?;
@@ -60,6 +60,7 @@ impl RankArgs {
         errln!("{identity}");
         let options = Options {
             token: self.rendezvous_token.as_deref().filter(|token| !token.is_empty()).map(Token::of),
+            run: run.map(str::to_owned),
             rendezvous: Duration::from_secs_f64(self.rendezvous_timeout),
             limit: Duration::from_secs_f64(self.rank_timeout),
         };

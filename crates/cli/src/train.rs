@@ -46,7 +46,7 @@ pub struct Args {
     /// Device to train on: auto, cpu, cuda or cuda:N. auto follows --multi-gpu, --visible-gpus and --model-gpu
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Simulate N GPUs on the CPU, to try a multi-GPU setup without the hardware
+    /// Simulate N GPUs on the CPU, to try a multi-GPU setup without the hardware; with --multi-gpu --device cuda:K, on that GPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     simulate_gpus: Option<u32>,
     /// Fail if --data-gpu or --model-gpu name a GPU that does not exist, instead of falling back to those that do
@@ -90,7 +90,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     // Before the run exists, so that a stop can be requested at any time.
     let stop = stop_requested()?;
-    match args.ranks.meet(&stop)? {
+    let run_name = args.name.as_deref().or(args.resume.as_deref());
+    match args.ranks.meet(run_name, &stop)? {
         None => train(&args, None, stop),
         Some(ranks) if ranks.is_lead() => ranks::finish(&ranks, train(&args, Some(&ranks), stop)),
         Some(ranks) => ranks::follow_rank_0(&ranks, device(&args.device)?, stop),

@@ -58,6 +58,9 @@ mod monitor;
 #[path = "cli/ranks.rs"]
 mod ranks;
 #[cfg(unix)]
+#[path = "cli/ranks_slices.rs"]
+mod ranks_slices;
+#[cfg(unix)]
 #[path = "cli/regressions.rs"]
 mod regressions;
 #[path = "cli/retention.rs"]

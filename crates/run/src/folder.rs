@@ -36,6 +36,8 @@ pub const BASE_VOCABULARY_FILE: &str = "from-vocab.json";
 pub const HELD_OUT_FILE: &str = "held-out.json";
 /// Files that are written before the plan when a run is created.
 const INITIAL_FILES: [&str; 2] = [REQUEST_FILE, BASE_VOCABULARY_FILE];
+/// What the names of tables of chosen algorithms begin with; one per GPU model and library version.
+pub const ALGORITHMS: &str = "gemm-";
 const EVENTS: &str = "events.jsonl";
 const LOG: &str = "log.txt";
 const CHECKPOINTS: &str = "checkpoints";
@@ -359,6 +361,28 @@ impl RunFolder {
     pub fn replace_plan(&self, plan: &Plan) -> Result<(), FolderError> {
         self.assert_writing();
         Ok(durable::write_with(&*self.disk, &self.path.join(PLAN), plan.to_json().as_bytes())?)
+    }
+
+    /// Keeps a table of chosen algorithms, whose name begins with [`ALGORITHMS`]; writes only if it changed.
+    pub fn keep_algorithms(&self, name: &str, table: &[u8]) -> Result<(), FolderError> {
+        self.assert_writing();
+        let path = self.path.join(name);
+        match std::fs::read(&path) {
+            Ok(kept) if kept == table => Ok(()),
+            _ => Ok(durable::write_with(&*self.disk, &path, table)?),
+        }
+    }
+
+    /// The tables of algorithms that were kept. One that cannot be read only costs the time to choose again.
+    pub fn algorithms(&self) -> Vec<Vec<u8>> {
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.retain(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            name.starts_with(ALGORITHMS) && name.ends_with(".json")
+        });
+        paths.sort();
+        paths.iter().filter_map(|path| std::fs::read(path).ok()).collect()
     }
 
     /// Its checkpoints, for writing.

@@ -15,6 +15,7 @@ use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
+use myxtts_tensor::cuda::gemm;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ struct Briefing {
     train: Vec<u32>,
     validation: Vec<u32>,
     corpus: Fingerprint,
+    /// The tables of algorithms that the run has kept.
+    algorithms: Vec<Vec<u8>>,
 }
 
 /// The identity of a corpus, which must be the same on all ranks.
@@ -59,13 +62,20 @@ impl Fingerprint {
 }
 
 /// Sends the briefing, as rank 0.
-pub fn send(ranks: &Ranks, plan: &Plan, base: Option<&Tokenizer>, corpus: &Corpus) -> Result<(), RunError> {
+pub fn send(
+    ranks: &Ranks,
+    plan: &Plan,
+    base: Option<&Tokenizer>,
+    corpus: &Corpus,
+    algorithms: Vec<Vec<u8>>,
+) -> Result<(), RunError> {
     let briefing = Briefing {
         plan: plan.to_json(),
         base: base.map(|base| String::from_utf8_lossy(&base.to_json()).into_owned()),
         train: corpus.train.clone(),
         validation: corpus.validation.clone(),
         corpus: Fingerprint::new(&*corpus.source, &corpus.tokenizer),
+        algorithms,
     };
     let bytes = serde_json::to_vec(&briefing).expect("text and numbers are JSON");
     ranks.broadcast_bytes(Some(&bytes))?;
@@ -82,6 +92,7 @@ pub fn follow_rank_0(
     let bytes = ranks.broadcast_bytes(None)?.unwrap_or_default();
     let unreadable = |what| move |source| RunError::Briefing { what, source };
     let briefing: Briefing = serde_json::from_slice(&bytes).map_err(unreadable("briefing"))?;
+    gemm::pin(briefing.algorithms);
     let plan = Plan::from_json(&briefing.plan).map_err(unreadable("plan"))?;
     let devices = RunDevices::for_rank(&plan, device, ranks.identity())?;
     let (rank, world) = (ranks.rank(), ranks.world());

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct DeviceRequest<'a> {
     /// `--device`; `None` for `auto`.
     pub device: Option<Device>,
-    /// `--simulate-gpus`: number of GPUs that the CPU simulates.
+    /// `--simulate-gpus`: number of GPUs that the CPU simulates, or with `training.multi_gpu` the GPU of `device`.
     pub simulate_gpus: Option<u32>,
     /// `--strict-devices`: a GPU of the settings that is missing is an error.
     pub strict: bool,
@@ -44,13 +44,15 @@ pub struct RunDevices {
     pub machines: Vec<ComputeDevice>,
     strategy: Decision<Strategy>,
     feed: Decision<Feed>,
-    simulated: bool,
+    /// The device that simulates GPUs; `None` if they are real.
+    simulated: Option<Device>,
     /// Whether gradients are rounded to bf16 before they are summed.
     rounded: bool,
 }
 
 impl RunDevices {
-    /// Chooses the devices of a run of one process, on this machine or on a simulated one with `simulate_gpus` GPUs.
+    /// Chooses the devices of a run of one process, on this machine or on a simulated one with `simulate_gpus` GPUs. With
+    /// `training.multi_gpu`, a GPU named by `device` simulates them: replicas that share it learn what as many processes learn, which shows whether those are right.
     ///
     /// If `data.data_gpu` or `data.model_gpu` name GPUs that do not exist, the run falls back to those that do, unless
     /// `strict` makes that an error.
@@ -60,9 +62,15 @@ impl RunDevices {
         simulate_gpus: Option<u32>,
         strict: bool,
     ) -> Result<RunDevices, TrainError> {
-        let found = match simulate_gpus {
-            Some(count) => AvailableGpus::simulated(count),
-            None => AvailableGpus::of(&myxtts_tensor::device::devices()),
+        let real = || AvailableGpus::of(&myxtts_tensor::device::devices());
+        let (found, device) = match (simulate_gpus, device) {
+            (None, _) => (real(), device),
+            (Some(count), Some(shared @ Device::Cuda(_))) if plan.training.multi_gpu => {
+                // It must exist, as without simulation.
+                strategy::strategy(&real(), &StrategyRequest { device, ..StrategyRequest::default() })?;
+                (AvailableGpus::simulated_on(shared, count), None)
+            }
+            (Some(count), _) => (AvailableGpus::simulated(count), device),
         };
         let request = StrategyRequest::of(plan, device);
         let fallback = if strict { None } else { strategy::fall_back(&found, &request) };
@@ -108,7 +116,7 @@ impl RunDevices {
         let machines = vec![machines[0]; *world];
         let reason = "every rank makes its own slice of every batch".to_owned();
         let feed = Decision { choice: Feed::Buffered, reason, warnings: Vec::new() };
-        Ok(RunDevices { machines, strategy, feed, simulated: false, rounded: plan.training.reduce_bf16 })
+        Ok(RunDevices { machines, strategy, feed, simulated: None, rounded: plan.training.reduce_bf16 })
     }
 
     /// The device of the first replica.
@@ -118,7 +126,11 @@ impl RunDevices {
 
     /// The devices in one sentence: `mirrored on GPUs 0 and 1: ...`
     pub fn summary(&self) -> String {
-        let simulated = if self.simulated { " (simulated)" } else { "" };
+        let simulated = match self.simulated {
+            None => String::new(),
+            Some(Device::Cpu) => " (simulated)".to_owned(),
+            Some(device) => format!(" (all simulated by {device})"),
+        };
         format!("{}{simulated}: {}", self.strategy.choice, self.strategy.reason)
     }
 
@@ -152,7 +164,7 @@ impl RunDevices {
         match self.feed.choice {
             Feed::Buffered => None,
             Feed::MultiGpu { data, buffer_size, model_start_delay, .. } => Some(DataGpu {
-                device: if self.simulated { Device::Cpu } else { Device::Cuda(data as usize) },
+                device: self.simulated.unwrap_or(Device::Cuda(data as usize)),
                 buffer_size,
                 model_start_delay: Duration::from_secs_f64(model_start_delay.max(0.0)),
             }),
@@ -166,7 +178,7 @@ impl RunDevices {
             "strategy": self.strategy,
             "feed": self.feed,
             "devices": devices,
-            "simulated": self.simulated,
+            "simulated": self.simulated.is_some(),
         })
     }
 }

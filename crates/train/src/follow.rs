@@ -5,6 +5,7 @@ use crate::mirrored::copy_arenas;
 use crate::model::Model;
 use crate::rank_error::RankError;
 use crate::ranks::Ranks;
+use crate::ranks::health::STEP_TIMEOUT;
 use crate::ranks::join::{self, JoinedEngine};
 use crate::ranks::link::{Answer, Order, control_of, unexpected};
 use crate::stage_context::StageContext;
@@ -32,6 +33,7 @@ fn follow_orders(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit,
                 let mut model = Model::from_bytes(&bytes)?;
                 drop(bytes);
                 let recipe = context.plan.recipe(kind, fine_tune);
+                ranks.health().tracker().rest("building the stage", None);
                 let stage = context.stage(kind, &recipe, &mut model)?;
                 drop(model);
                 context.progress.say(&format!(
@@ -41,7 +43,7 @@ fn follow_orders(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit,
                     stages::name(kind),
                     context.machine.device
                 ));
-                ranks.answer(&Answer::Built { device: join::kind_of(context.machine.device).to_owned() })?;
+                ranks.answer(&Answer::Built { device: join::kind_of(context.machine) })?;
                 if let Some(exit) = serve(ranks, stage, context)? {
                     return Ok(exit);
                 }
@@ -65,10 +67,17 @@ fn serve(
         order => return Err(unexpected(&order).into()),
     };
     let mut queued: VecDeque<(u64, Ticket)> = VecDeque::new();
+    let tracker = ranks.health().tracker();
+    tracker.new_stage();
     let ended = loop {
+        // Rank 0 waits for the answer to every order; what is not a step may copy or hash all weights.
+        tracker.rest("an order of rank 0", Some(STEP_TIMEOUT));
         let answer = match ranks.next_order()? {
             Order::Submit { step, control, seed } => {
+                let entered = tracker.step(step);
+                crate::fault::hang_if_requested(ranks.rank(), step);
                 let done = stage.submit(step, &control_of(control, seed))?;
+                drop(entered);
                 queued.push_back((step, done.ticket));
                 let stages::Submitted { rows, records, notes, waited, .. } = done;
                 Answer::Submitted { rows, records, notes, waited }
@@ -107,6 +116,7 @@ fn serve(
         };
         ranks.answer(&answer)?;
     };
+    tracker.rest("the end of the stage", None);
     // Captured steps must be dropped before the group they wait in.
     drop(stage);
     drop(joined);

@@ -186,7 +186,7 @@ pub(crate) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
     Ok(())
 }
 
-/// One communicator per GPU; none for CPUs, which sum in memory.
+/// One communicator per GPU; none for CPUs, which sum in memory, and none for replicas that share GPUs, which NCCL refuses.
 fn communicators(machines: &[ComputeDevice]) -> Result<Vec<Arc<Communicator>>, TrainError> {
     let mut gpus = Vec::new();
     for machine in machines {
@@ -199,6 +199,9 @@ fn communicators(machines: &[ComputeDevice]) -> Result<Vec<Arc<Communicator>>, T
     }
     if gpus.len() < machines.len() {
         return Err(TrainError::Internal("CPUs and GPUs cannot be replicas of one another".into()));
+    }
+    if gpus.iter().enumerate().any(|(i, gpu)| gpus[..i].contains(gpu)) {
+        return Ok(Vec::new());
     }
     let joined = Nccl::load().and_then(|nccl| nccl.communicators(&gpus)).map_err(Error::from)?;
     Ok(joined.into_iter().map(Arc::new).collect())

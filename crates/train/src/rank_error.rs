@@ -12,7 +12,7 @@ pub enum RankError {
     /// Other machines could join a run that has no token.
     #[error(
         "ranks meet at {address}, which other machines can reach, and no token is set: set MYXTTS_RENDEZVOUS_TOKEN to the \
-         same long random word on every rank (openssl rand -hex 16), or give --rendezvous-token"
+         same long random word on every rank (openssl rand -hex 16)"
     )]
     NoToken {
         /// The address where ranks meet.
@@ -46,7 +46,22 @@ pub enum RankError {
         /// Address of rank 0.
         address: String,
         /// Time waited, in seconds.
-        seconds: u64,
+        seconds: f64,
+    },
+    /// Rank 0 was reached, but not all others came in time.
+    #[error(
+        "rank {rank} waited {seconds} s for all {world} ranks to reach rank 0 at {address}: the output of rank 0 names those that did \
+         not come. --rendezvous-timeout waits longer"
+    )]
+    Incomplete {
+        /// The rank that waited.
+        rank: usize,
+        /// Number of ranks of the run.
+        world: usize,
+        /// Address of rank 0.
+        address: String,
+        /// Time waited, in seconds.
+        seconds: f64,
     },
     /// Rank 0 cannot be reached.
     #[error(
@@ -59,7 +74,7 @@ pub enum RankError {
         /// Address of rank 0.
         address: String,
         /// Time spent trying, in seconds.
-        seconds: u64,
+        seconds: f64,
         /// Error of the last attempt.
         last: String,
     },
@@ -113,9 +128,10 @@ pub enum RankError {
         /// What differs.
         found: String,
     },
-    /// The ranks do not have the same kind of device.
+    /// The ranks do not have the same kind of device, or do not compute in the same precision.
     #[error(
-        "rank {rank} trains on {found} and rank 0 on {expected}: give all ranks a GPU each, or all --device cpu"
+        "rank {rank} trains on {found} and rank 0 on {expected}: give all ranks a GPU each, or all --device cpu, and \
+         MYXTTS_PRECISION=f32 to all of them or to none"
     )]
     Devices {
         /// The rank that differs.
@@ -189,6 +205,7 @@ impl RankError {
             | RankError::Unsupported(_) => Exit::Usage,
             RankError::Listen { .. }
             | RankError::Absent { .. }
+            | RankError::Incomplete { .. }
             | RankError::Unreachable { .. }
             | RankError::Socket(_)
             | RankError::Lost { .. } => Exit::Retry,

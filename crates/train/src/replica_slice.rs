@@ -6,6 +6,8 @@
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
+use crate::ranks::activity::{Entered, Tracker};
+use crate::ranks::health::STEP_TIMEOUT;
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_tensor::collective::Collective;
 use myxtts_tensor::{Tape, Value};
@@ -35,6 +37,8 @@ pub struct ReplicaSlice {
     rounded: bool,
     /// The group that sums on the host, of threads or processes on any device. `None` without replicas.
     group: Option<Arc<dyn Collective>>,
+    /// Records what this rank does; `None` in a run of one process.
+    tracker: Option<Arc<Tracker>>,
 }
 
 impl std::fmt::Debug for ReplicaSlice {
@@ -45,18 +49,24 @@ impl std::fmt::Debug for ReplicaSlice {
 
 impl ReplicaSlice {
     /// The whole batch: there are no replicas.
-    pub const WHOLE: ReplicaSlice = ReplicaSlice { rank: 0, world: 1, local: 1, rounded: false, group: None };
+    pub const WHOLE: ReplicaSlice =
+        ReplicaSlice { rank: 0, world: 1, local: 1, rounded: false, group: None, tracker: None };
 
     /// The slice of a member of a group.
     pub fn of(replica: Arc<dyn Collective>) -> ReplicaSlice {
         let (rank, world) = (replica.rank() as u32, replica.world() as u32);
-        ReplicaSlice { rank, world, local: world, rounded: false, group: Some(replica) }
+        ReplicaSlice { rank, world, local: world, rounded: false, group: Some(replica), tracker: None }
     }
 
-    /// As [`of`](Self::of), where only `local` members of the group are on this machine.
-    pub(crate) fn of_rank(replica: Arc<dyn Collective>, local: usize) -> ReplicaSlice {
+    /// As [`of`](Self::of), where only `local` members of the group are on this machine, and `tracker` records what this one does.
+    pub(crate) fn of_rank(replica: Arc<dyn Collective>, local: usize, tracker: Arc<Tracker>) -> ReplicaSlice {
         let share = ReplicaSlice::of(replica);
-        ReplicaSlice { local: (local as u32).clamp(1, share.world), ..share }
+        ReplicaSlice { local: (local as u32).clamp(1, share.world), tracker: Some(tracker), ..share }
+    }
+
+    /// Announces, until the result is dropped, that this replica waits for a batch: the feed has time limits of its own.
+    pub(crate) fn waits_for_batch(&self) -> Option<Entered> {
+        self.tracker.as_ref().map(|tracker| tracker.announce("waiting for a batch", Some(STEP_TIMEOUT)))
     }
 
     /// Sets whether gradients are rounded to bf16 before they are summed.

@@ -49,6 +49,8 @@ const SPIKE_WINDOW: usize = 100;
 const SPIKE_PATIENCE: u32 = 20;
 /// Number of steps that a trend is computed over.
 const TREND_WINDOW: usize = 50;
+/// Time limit of a checkpoint in a run of several processes: after that, the disk is considered hanging.
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Everything a run writes to.
 pub struct Session<'a> {
     /// The run folder.
@@ -328,6 +330,7 @@ impl<'a> Session<'a> {
             {
                 self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
+                stage.announce("spoken samples", None);
                 self.sample(stage, average, samples, RunPosition { step: done, before });
             }
             let stop = self.stop.load(Ordering::Relaxed);
@@ -336,6 +339,7 @@ impl<'a> Session<'a> {
                 pace.pause();
                 // Weights that only give bad steps are not worth a checkpoint.
                 if !guards.bad.last_was_bad() || done == recipe.steps || stop || ended == StageEnd::Early {
+                    stage.announce("a checkpoint", Some(CHECKPOINT_TIMEOUT));
                     self.save(stage, done, before, guards, score)?;
                     *saved = done;
                 }
@@ -371,6 +375,7 @@ impl<'a> Session<'a> {
         for one in state.in_flight.drain(..) {
             stage.wait(one.ticket)?;
         }
+        stage.announce("a return to the last checkpoint", None);
         let Some(last) = self.last_of(name)? else { return Err(error) };
         let step = restore(stage, &last, &mut state.guards)?;
         if returned_to == Some(step) {

@@ -28,8 +28,8 @@ pub struct AvailableGpus {
     pub why: Option<String>,
     /// Value of `CUDA_VISIBLE_DEVICES`.
     pub hidden_by: Option<String>,
-    /// Whether the GPUs are simulated by the CPU.
-    pub simulated: bool,
+    /// The device that simulates the GPUs; `None` if they are real.
+    pub simulated: Option<Device>,
 }
 
 impl AvailableGpus {
@@ -51,13 +51,18 @@ impl AvailableGpus {
         let why = (!too_old.is_empty()).then(|| {
             format!("too old (compute capability below {OLDEST_CAPABILITY}): {}", too_old.join(", "))
         });
-        AvailableGpus { gpus: new.iter().map(named).collect(), why, hidden_by, simulated: false }
+        AvailableGpus { gpus: new.iter().map(named).collect(), why, hidden_by, simulated: None }
     }
 
     /// A machine with `count` GPUs, each simulated by the CPU.
     pub fn simulated(count: u32) -> AvailableGpus {
+        AvailableGpus::simulated_on(Device::Cpu, count)
+    }
+
+    /// A machine with `count` GPUs, each simulated by `device`.
+    pub fn simulated_on(device: Device, count: u32) -> AvailableGpus {
         let gpus = (0..count).map(|number| (number, "simulated".to_owned())).collect();
-        AvailableGpus { gpus, simulated: true, ..AvailableGpus::default() }
+        AvailableGpus { gpus, simulated: Some(device), ..AvailableGpus::default() }
     }
 
     fn has(&self, gpu: u32) -> bool {
@@ -135,7 +140,7 @@ pub enum Strategy {
 impl Strategy {
     /// The devices of the replicas.
     pub fn devices(&self, found: &AvailableGpus) -> Vec<Device> {
-        let device = |gpu: &u32| if found.simulated { Device::Cpu } else { Device::Cuda(*gpu as usize) };
+        let device = |gpu: &u32| found.simulated.unwrap_or(Device::Cuda(*gpu as usize));
         match self {
             Strategy::Cpu => vec![Device::Cpu],
             Strategy::One(gpu) => vec![device(gpu)],

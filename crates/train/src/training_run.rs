@@ -25,6 +25,7 @@ use myxtts_run::durable::fault::disk_from_env;
 use myxtts_run::folder::{BASE_VOCABULARY_FILE, FolderError, REQUEST_FILE, RunFolder};
 use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::progress::Progress;
+use myxtts_tensor::cuda::gemm;
 use myxtts_text::Cleaner;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -125,6 +126,8 @@ impl TrainingRun {
         stop: Arc<AtomicBool>,
         progress: &dyn Progress,
     ) -> Result<PathBuf, RunError> {
+        let algorithms = self.folder.algorithms();
+        gemm::pin(algorithms.clone());
         let base = base_vocabulary(self.path())?;
         let Assembled { corpus, cleaner, .. } = self.open_corpus(base.as_ref(), &stop, progress)?;
         self.devices.lines().iter().for_each(|line| progress.say(line));
@@ -145,7 +148,7 @@ impl TrainingRun {
             progress.say(&line);
         }
         if let Some(ranks) = ranks {
-            briefing::send(ranks, plan, base.as_ref(), &corpus)?;
+            briefing::send(ranks, plan, base.as_ref(), &corpus, algorithms)?;
         }
         corpus_notes(&corpus, &plan.data)?.iter().for_each(|note| progress.say(note));
         let mut session = self.session(stop, progress)?;

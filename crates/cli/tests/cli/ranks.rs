@@ -31,7 +31,7 @@ fn settings(steps: [u64; 3]) -> Vec<String> {
 }
 
 /// `train` with a name, alone or behind `launch`.
-fn train(folder: &Path, before: &[&str], name: &str, steps: [u64; 3], more: &[&str]) -> Command {
+pub fn train(folder: &Path, before: &[&str], name: &str, steps: [u64; 3], more: &[&str]) -> Command {
     let mut arguments: Vec<&str> = before.to_vec();
     let settings = settings(steps);
     arguments.extend(["train", "corpus", "--name", name, "--preset", "tiny"]);
@@ -50,11 +50,11 @@ fn clean(mut command: Command) -> Command {
     command
 }
 
-fn words(output: &Output) -> String {
+pub fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn model(folder: &Path, run: &str, part: &str) -> Vec<u8> {
+pub fn model(folder: &Path, run: &str, part: &str) -> Vec<u8> {
     fs::read(folder.join("runs").join(run).join("model").join(format!("{part}.safetensors"))).unwrap()
 }
 
@@ -278,6 +278,73 @@ fn a_killed_or_stopped_rank_ends_all_and_the_run_resumes_with_other_ranks() {
 }
 
 #[test]
+fn a_rank_that_hangs_while_its_heartbeats_go_on_is_named_by_all_and_the_run_goes_on() {
+    let folder = corpus();
+    let dvae = train(folder.path(), &[], "codes", [2, 0, 0], &["--stage", "dvae", "--device", "cpu"])
+        .output()
+        .unwrap();
+    assert!(dvae.status.success(), "{}", words(&dvae));
+    let gpt = ["--stage", "gpt", "--from", "runs/codes/model", "--rank-timeout", "2"];
+    // A rank that follows, with another one that only learns of it; and rank 0, for which all others wait.
+    for (ranks, place, lost, rest) in [("3", "1:9", 1, 2), ("2", "0:9", 0, 1)] {
+        let name = format!("hang-{lost}");
+        let run = folder.path().join("runs").join(&name);
+        let mut first = train(folder.path(), &["launch", "--ranks", ranks, "--"], &name, [0, 12, 0], &gpt);
+        first.env("MYXTTS_FAULT_HANG", place);
+        let first = Watched::start(first, run.clone());
+        first.until("a checkpoint of step 8", || (first.checkpoints() == 4).then_some(()));
+        let (code, printed, took) = first.ended();
+        assert_eq!(code, 75, "{printed}");
+        let named = format!("rank {lost} of {ranks}");
+        assert!(
+            printed.contains(&format!("[rank {rest}] error: {named}"))
+                && printed.contains(
+                    "its main thread hangs, though it sends heartbeats: it has been in step 10 for"
+                ),
+            "{printed}"
+        );
+        assert!(took < Duration::from_secs(30), "{took:?}");
+        let said = printed.lines().find(|line| line.contains("its main thread hangs"));
+        println!("{} {:.1} s after the last checkpoint", said.unwrap_or_default(), took.as_secs_f64());
+        let resume = ["launch", "--ranks", "2", "--", "train", "--resume", &name];
+        let again = clean(myxtts(folder.path(), &resume)).output().unwrap();
+        let printed = words(&again);
+        assert!(again.status.success() && printed.contains("continues after step 8"), "{printed}");
+    }
+}
+
+#[test]
+fn ranks_end_with_launch_even_if_it_is_killed() {
+    let folder = corpus();
+    let run = folder.path().join("runs/run");
+    let started = train(
+        folder.path(),
+        &["launch", "--ranks", "2", "--"],
+        "run",
+        [1_000_000, 0, 0],
+        &["--stage", "dvae"],
+    );
+    let started = Watched::start(started, run.clone());
+    let saved =
+        || fs::read_to_string(run.join("events.jsonl")).unwrap_or_default().contains("\"checkpoint\"");
+    started.until("a checkpoint", || saved().then_some(()));
+    let launch = started.child.id();
+    let ranks = fs::read_to_string(format!("/proc/{launch}/task/{launch}/children")).unwrap();
+    let ranks: Vec<&str> = ranks.split_whitespace().collect();
+    assert!(ranks.len() == 2 && ranks.iter().all(|rank| is_alive(rank)), "{ranks:?}");
+    kill("-KILL", &launch.to_string());
+    let began = Instant::now();
+    while ranks.iter().any(|rank| is_alive(rank)) && began.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let left: Vec<&&str> = ranks.iter().filter(|rank| is_alive(rank)).collect();
+    left.iter().for_each(|rank| kill("-KILL", rank));
+    assert!(left.is_empty(), "they train on: {left:?}");
+    // They had time to end in order: the lock of the run is free.
+    assert!(!run.join("write.owner").exists(), "rank 0 did not end by itself");
+}
+
+#[test]
 fn a_failed_rendezvous_names_the_missing_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
@@ -289,7 +356,7 @@ fn a_failed_rendezvous_names_the_missing_ranks() {
         assert!(printed.contains(needed), "{needed:?} was not printed:\n{printed}");
     };
     let meet = ["--world-size", "2", "--rendezvous", &address, "--rendezvous-timeout", "0.5"];
-    ended(&[&["train", "--rank", "0"], &meet[..]].concat(), 75, "rank 0 waited 0 s at");
+    ended(&[&["train", "--rank", "0"], &meet[..]].concat(), 75, "rank 0 waited 0.5 s at");
     ended(&[&["train", "--rank", "1"], &meet[..]].concat(), 75, "rank 1 could not reach rank 0");
     ended(&["train", "--rank", "1"], 2, "--rank without --world-size");
     let open = ["train", "--rank", "0", "--world-size", "2", "--rendezvous", "node1:29500"];

@@ -271,6 +271,7 @@ fn mistakes_are_named() {
         (vec!["--data-gpu", "3", "--simulate-gpus", "2"], "data.data_gpu names GPU 3"),
         (vec!["--multi-gpu", "--device", "cpu"], "--device cpu and training.multi_gpu"),
         (vec!["--visible-gpus", "1", "--device", "cuda:0", "--simulate-gpus", "2"], "not one of the visible"),
+        (vec!["--multi-gpu", "--device", "cuda:63", "--simulate-gpus", "2"], "--device names GPU 63"),
     ] {
         let (code, words) = wrong(&[&["train"], &arguments[..]].concat());
         assert_eq!(code, Some(2), "{arguments:?}: {words}");

@@ -244,3 +244,17 @@ fn a_run_with_any_content_is_never_rolled_back() {
     let run = RunFolder::create(runs.path(), Some("b"), &plan(&[])).unwrap();
     assert!(!run.rollback().unwrap() && runs.path().join("b").is_dir());
 }
+
+#[test]
+fn tables_of_algorithms_are_kept_and_found_again() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = RunFolder::create(runs.path(), Some("mira"), &plan(&[])).unwrap();
+    assert!(run.algorithms().is_empty());
+    run.keep_algorithms("gemm-b-2.json", b"two").unwrap();
+    run.keep_algorithms("gemm-a-1.json", b"one").unwrap();
+    run.keep_algorithms("gemm-b-2.json", b"three").unwrap();
+    std::fs::write(run.path().join("gemm-b-2.json.tmp"), "left by a crash").unwrap();
+    drop(run);
+    let (run, _) = RunFolder::resume(runs.path(), "mira").unwrap();
+    assert_eq!(run.algorithms(), [b"one".to_vec(), b"three".to_vec()]);
+}

@@ -293,6 +293,8 @@ impl Cuda {
             scratch.bias = operands.bias.map(|_| bias.address());
         }
         if super::gemm::Key::new(gemm, &scratch) == super::gemm::Key::new(gemm, operands) {
+            // Sums over replicas that are queued end only if the others go on, and they may wait for this choice.
+            self.synchronize()?;
             // SAFETY: `d` and a written bias are memory of this function, which waits for the timed products.
             unsafe { self.gemm.prepare(gemm, &scratch, self.stream) }?;
         }
@@ -306,6 +308,11 @@ impl Cuda {
         if let Err(error) = self.gemm.table().save() {
             self.warn(format!("the chosen matrix algorithms could not be saved, so another run may round differently: {error}"));
         }
+    }
+
+    /// The chosen algorithms and a file name for them, for [`super::gemm::pin`]; `None` if none were chosen.
+    pub fn choices(&self) -> Option<(String, Vec<u8>)> {
+        self.gemm.table().to_bytes()
     }
 
     /// Returns and clears the warnings collected so far.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use engine::{AlgorithmChoice, DEFAULT_WORKSPACE, GemmEngine};
 pub use lt::Lt;
 pub use operands::{Alignment, Key, Operands};
-pub use table::{Entry, GemmTable};
+pub use table::{Entry, GemmTable, pin};
 
 /// Element type of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

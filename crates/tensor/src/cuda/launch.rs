@@ -23,6 +23,8 @@ pub struct CudaIo<'a> {
     pub(crate) outputs: Vec<Tensor>,
     pub(crate) bases: Vec<u64>,
     pub(crate) collective: Option<&'a super::nccl::Communicator>,
+    /// Without a communicator: the other replicas on the same GPU.
+    pub(crate) host_collective: Option<&'a dyn crate::collective::Collective>,
 }
 
 /// Grid, block and shared memory of a launch.

@@ -140,8 +140,16 @@ impl Decoder {
         // All kernels partition an SM's memory in the same way: between kernels that differ, an SM has to drain.
         self.cuda.allow_shared(self.cuda.function(kernel)?, launch.shared)?;
         let (inputs, outputs, bases) = (Vec::new(), Vec::new(), Vec::new());
-        CudaIo { cuda: &self.cuda, stream_kind: StreamKind::Main, inputs, outputs, bases, collective: None }
-            .launch(kernel, launch, args)
+        CudaIo {
+            cuda: &self.cuda,
+            stream_kind: StreamKind::Main,
+            inputs,
+            outputs,
+            bases,
+            collective: None,
+            host_collective: None,
+        }
+        .launch(kernel, launch, args)
     }
 
     fn queue_step(&self, batch: usize) -> Result<(), Error> {

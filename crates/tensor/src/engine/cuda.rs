@@ -27,7 +27,7 @@ pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result
         // limits. It is also the only run that times algorithms, so it uses one stream.
         program.tape.nodes.iter().try_for_each(|node| step(engine, program, cuda, node, StreamKind::Main))?;
         cuda.save_choices();
-    } else if engine.mode == Mode::Eager {
+    } else if engine.mode == Mode::Eager || engine.sums_on_host() {
         queue(engine, program, cuda)?;
     } else {
         if program.graph.is_none() {
@@ -85,6 +85,7 @@ fn step(
         outputs: node.outputs.iter().map(tensor).collect(),
         bases: node.bases.iter().map(|b| b.map_or(0, |b| program.addresses[b.0 as usize])).collect(),
         collective: engine.nccl.as_deref(),
+        host_collective: engine.collective.as_deref(),
     };
     node.op.cuda(&io)
 }

@@ -231,7 +231,8 @@ impl Engine {
         self.precision
     }
 
-    /// Joins a group of CPU replicas, used by programs with `Tape::reduce_gradients`.
+    /// Joins a group that sums on the host, used by programs with `Tape::reduce_gradients`: replicas on CPUs, or replicas
+    /// that share one GPU, for comparisons. On a GPU, steps are then not captured.
     pub fn join(&mut self, collective: Arc<dyn Collective>) {
         self.collective = Some(collective);
     }
@@ -240,6 +241,11 @@ impl Engine {
     /// has died.
     pub fn join_nccl(&mut self, nccl: Arc<Communicator>) {
         self.nccl = Some(nccl);
+    }
+
+    /// Whether replicas on a GPU are summed by the host, which a captured step cannot do.
+    pub(crate) fn sums_on_host(&self) -> bool {
+        self.nccl.is_none() && self.collective.is_some()
     }
 
     /// Warnings since the last call, such as a cache folder that cannot be written.

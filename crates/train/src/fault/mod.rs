@@ -13,10 +13,12 @@
 
 mod decoding;
 mod feed_fault;
+mod hang;
 mod hog;
 mod records;
 
 pub(crate) use feed_fault::FeedFault;
+pub(crate) use hang::hang_if_requested;
 pub use hog::Hog;
 use myxtts_data::record::RecordSource;
 use myxtts_tensor::Engine;

@@ -62,15 +62,25 @@ pub struct Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Identity { rank, world, host, port, origin, .. } = self;
-        write!(f, "rank {rank} of {world}, by {origin}; ranks meet at {host}:{port}")
+        let Identity { rank, world, origin, .. } = self;
+        write!(f, "rank {rank} of {world}, by {origin}; ranks meet at {}", self.address())
     }
 }
 
+/// `host:port`, with brackets around an IPv6 address.
+pub(super) fn join_address(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 impl Identity {
+    /// Where ranks meet: `host:port`.
+    pub fn address(&self) -> String {
+        join_address(&self.host, self.port)
+    }
+
     /// Whether ranks meet on the loopback interface, which other machines cannot reach.
     pub fn is_loopback(&self) -> bool {
-        let host = self.host.trim_matches(['[', ']']);
+        let host = &self.host;
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 }
@@ -204,7 +214,9 @@ fn of_slurm(rank: &str, tasks: &str, set: &Lookup<'_>) -> Result<Option<Identity
     checked(Identity { rank, world, local_rank, local_world, host, port, origin: Origin::Slurm })
 }
 
-fn checked(identity: Identity) -> Result<Option<Identity>, DiscoveryError> {
+fn checked(mut identity: Identity) -> Result<Option<Identity>, DiscoveryError> {
+    // An IPv6 address may be written in brackets, as in URLs.
+    identity.host = identity.host.trim().trim_start_matches('[').trim_end_matches(']').to_owned();
     let Identity { rank, world, origin, .. } = &identity;
     if *world == 0 || *world > MAX_RANKS {
         return error(format!("{world} ranks, by {origin}: 1 to {MAX_RANKS} are possible"));
@@ -238,6 +250,7 @@ fn port_of(name: &str, value: &str) -> Result<u16, DiscoveryError> {
 pub fn split_address(address: &str) -> Result<(String, u16), DiscoveryError> {
     match address.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() => {
+            // IPv6 addresses lose their brackets.
             let host = host.trim_start_matches('[').trim_end_matches(']');
             Ok((host.to_owned(), port_of("the port of --rendezvous", port)?))
         }
@@ -406,9 +419,14 @@ mod tests {
     fn loopback_addresses_are_recognised() {
         let mut one = by(&TORCHRUN).unwrap().unwrap();
         assert!(!one.is_loopback());
-        for host in ["127.0.0.1", "localhost", "::1", "[::1]"] {
+        for host in ["127.0.0.1", "localhost", "::1"] {
             one.host = host.to_owned();
             assert!(one.is_loopback(), "{host}");
         }
+        let mut variables = TORCHRUN;
+        variables[4] = ("MASTER_ADDR", "[::1]");
+        let one = by(&variables).unwrap().unwrap();
+        assert!(one.is_loopback());
+        assert_eq!(one.address(), "[::1]:29500");
     }
 }

@@ -1,7 +1,10 @@
 //! Heartbeats. Every rank sends heartbeats on a connection of its own, from a dedicated thread. Rank 0 receives those of all
 //! ranks, and the others those of rank 0. A rank that is silent for too long, or whose connection ends, is lost: all ranks
 //! are informed and all sockets are closed, so that no rank keeps waiting for a lost one.
+//!
+//! Heartbeats also carry what the main thread does (`activity`), by which rank 0 detects one that hangs.
 
+use super::activity::{Activity, Entered, Phase, Tracker, hanging};
 use super::wire;
 use crate::rank_error::RankError;
 use myxtts_run::exit::Exit;
@@ -20,16 +23,18 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_secs(1);
 /// Time that a failed call waits for the heartbeat to name the rank that caused it.
 pub const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit of a step while all ranks send heartbeats. The first step compiles.
+/// Time limit of the first steps while all ranks send heartbeats, and of the time between two steps.
 pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(900);
+/// A later step may always take this many times the time without a heartbeat: 30 s by default.
+const STEP_LIMITS: u32 = 2;
 /// Time that a rank which was informed of a loss gets to end by itself.
 pub const GRACE: Duration = Duration::from_secs(5);
 
 /// A message on the heartbeat connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Pulse {
-    /// A heartbeat.
-    Beat,
+    /// A heartbeat, with what the main thread does.
+    Beat(Activity),
     /// This rank received a stop signal: all ranks should stop cleanly.
     Stop,
     /// A rank is lost.
@@ -74,9 +79,9 @@ pub struct Health {
     rank: usize,
     world: usize,
     limit: Duration,
-    stalled: Duration,
-    /// Since when this rank waits for its device; `None` while it does not.
-    waiting: Mutex<Option<Instant>>,
+    tracker: Arc<Tracker>,
+    /// What each peer last reported; `None` before its first heartbeat.
+    reported: Mutex<Vec<Option<Activity>>>,
     peers: Vec<PeerWriter>,
     state: Mutex<State>,
     /// The run is over: connections may end.
@@ -93,17 +98,8 @@ impl Health {
     /// Starts to send and receive heartbeats. A rank that is silent for `limit` is lost. `stop` is set when another rank was
     /// asked to stop; when it is set here, the others are informed.
     pub(crate) fn start(
-        place: (usize, usize),
-        limit: Duration,
-        peers: Vec<Peer>,
-        stop: Arc<AtomicBool>,
-    ) -> Result<Arc<Health>, RankError> {
-        Health::start_with(place, (limit, STEP_TIMEOUT), peers, stop)
-    }
-
-    fn start_with(
         (rank, world): (usize, usize),
-        (limit, stalled): (Duration, Duration),
+        limit: Duration,
         peers: Vec<Peer>,
         stop: Arc<AtomicBool>,
     ) -> Result<Arc<Health>, RankError> {
@@ -120,8 +116,8 @@ impl Health {
             rank,
             world,
             limit,
-            stalled,
-            waiting: Mutex::default(),
+            tracker: Tracker::new(limit * STEP_LIMITS),
+            reported: Mutex::new(vec![None; writers.len()]),
             peers: writers,
             state: Mutex::default(),
             over: AtomicBool::new(false),
@@ -137,7 +133,7 @@ impl Health {
         let every = limit / 5;
         let named = std::thread::Builder::new().name("pulse".into());
         let beat = move || {
-            let (mut last, mut asked) = (None::<Instant>, false);
+            let (mut last, mut asked, mut was_overdue) = (None::<Instant>, false, false);
             while let Some(health) = own.upgrade() {
                 if health.over.load(Ordering::Acquire) {
                     return;
@@ -146,10 +142,16 @@ impl Health {
                     asked = true;
                     health.broadcast(&Pulse::Stop, None);
                 }
-                health.check_for_stall();
-                if last.is_none_or(|last| last.elapsed() >= every) {
+                let activity = health.tracker.activity();
+                // Rank 0 learns at once that this rank takes too long.
+                let news = activity.is_overdue() && !was_overdue;
+                was_overdue = activity.is_overdue();
+                if health.rank == 0 {
+                    health.check_for_hang(&activity);
+                }
+                if news || last.is_none_or(|last| last.elapsed() >= every) {
                     last = Some(Instant::now());
-                    health.broadcast(&Pulse::Beat, None);
+                    health.broadcast(&Pulse::Beat(activity), None);
                 }
                 drop(health);
                 std::thread::sleep(CHECK_INTERVAL.min(every));
@@ -159,25 +161,28 @@ impl Health {
         Ok(health)
     }
 
-    /// Runs something that waits for the device of this rank, and so for the devices of all ranks.
-    pub(crate) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
-        *locked(&self.waiting) = Some(Instant::now());
-        let waited = wait();
-        *locked(&self.waiting) = None;
-        waited
+    /// Records what the main thread of this rank does.
+    pub(crate) fn tracker(&self) -> &Arc<Tracker> {
+        &self.tracker
     }
 
-    /// A GPU or network that hangs does not stop heartbeats, so steps have a time limit of their own.
-    fn check_for_stall(&self) {
-        if locked(&self.waiting).is_some_and(|since| since.elapsed() > self.stalled) {
-            let seconds = self.stalled.as_secs_f64();
-            self.lost(
-                self.rank,
-                format!(
-                    "its step has not ended for {seconds:.0} s, though all ranks send heartbeats: a GPU or the network \
-                     between GPUs hangs"
-                ),
-            );
+    /// Runs something that waits for the device of this rank, and so for the devices of all ranks.
+    pub(crate) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let _device: Entered = self.tracker.device();
+        wait()
+    }
+
+    /// Time after which an answer of another rank is missing, whatever that rank reports.
+    pub(crate) fn answer_limit(&self) -> Duration {
+        STEP_TIMEOUT.max(self.tracker.limit(Phase::Step) * 2)
+    }
+
+    /// Rank 0: a main thread, GPU or network that hangs does not stop heartbeats, so what they report is checked.
+    fn check_for_hang(&self, own: &Activity) {
+        let all: Option<Vec<Activity>> =
+            std::iter::once(Some(own.clone())).chain(locked(&self.reported).iter().cloned()).collect();
+        if let Some((rank, reason)) = all.and_then(|all| hanging(&all)) {
+            self.lost(rank, reason);
         }
     }
 
@@ -193,7 +198,7 @@ impl Health {
         let peer = &self.peers[i];
         loop {
             match wire::receive::<Pulse>(&mut reader) {
-                Ok(Pulse::Beat) => {}
+                Ok(Pulse::Beat(activity)) => locked(&self.reported)[i] = Some(activity),
                 Ok(Pulse::Stop) => self.stop.store(true, Ordering::Relaxed),
                 Ok(Pulse::Lost(cause)) => {
                     self.lose(cause, Some(peer.rank));
@@ -444,19 +449,54 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_never_ends_is_detected_despite_heartbeats() {
-        let (near, far) = pair();
-        let peers = vec![Peer { rank: 1, name: "host1".into(), pulse: near }];
-        let stalled = Duration::from_millis(200);
-        let lead = Health::start_with((0, 2), (LIMIT * 5, stalled), peers, Arc::default()).unwrap();
-        let own = vec![Peer { rank: 0, name: "host0".into(), pulse: far }];
-        let other = Health::start((1, 2), LIMIT * 5, own, Arc::default()).unwrap();
-        assert_eq!(lead.while_waiting(|| 7), 7);
+    fn a_rank_that_hangs_is_named_by_all_despite_heartbeats() {
+        let three = three();
+        // All have measured steps; then one does not come back from its step, and the others wait for it.
+        for health in [&three.lead, &three.others[0], &three.others[1]] {
+            (0..3).for_each(|step| drop(health.tracker().step(step)));
+        }
+        let hung = three.others[1].tracker().step(3);
         let began = Instant::now();
-        let cause = lead.while_waiting(|| cause_of(&lead));
-        assert!(cause.to_string().contains("its step has not ended"), "{cause}");
-        assert!(began.elapsed() >= stalled);
-        assert!(matches!(cause_of(&other), RankError::Lost { rank: 0, .. }));
+        let lead = three.lead.clone();
+        let other = three.others[0].tracker().clone();
+        let cause = other.while_idle(|| lead.tracker().while_idle(|| cause_of(&lead)));
+        let took = began.elapsed();
+        assert!(cause.to_string().contains("rank 2 of 3 (host2) is lost: its main thread hangs"), "{cause}");
+        assert!(cause.to_string().contains("in step 4 for 2 s, and 2 s are allowed"), "{cause}");
+        assert!(took >= LIMIT * STEP_LIMITS && took < LIMIT * (STEP_LIMITS + 8), "{took:?}");
+        for health in &three.others {
+            assert!(matches!(cause_of(health), RankError::Lost { rank: 2, .. }));
+        }
+        drop(hung);
+    }
+
+    #[test]
+    fn a_gpu_that_hangs_is_detected_when_all_ranks_wait_for_theirs() {
+        let three = three();
+        let all: Vec<_> = three.others.iter().chain([&three.lead]).cloned().collect();
+        for health in &all {
+            (0..3).for_each(|_| health.while_waiting(|| ()));
+        }
+        let waiting: Vec<_> = all.iter().map(|health| health.tracker().device()).collect();
+        let cause = cause_of(&three.lead);
+        assert!(cause.to_string().contains("a GPU or the network between GPUs hangs"), "{cause}");
+        assert_eq!(cause.exit(), Exit::Retry);
+        drop(waiting);
+    }
+
+    #[test]
+    fn what_is_announced_may_take_longer_than_a_step() {
+        let three = three();
+        for health in &three.others {
+            (0..3).for_each(|step| drop(health.tracker().step(step)));
+        }
+        let step = three.others[0].tracker().step(3);
+        let slow = three.others[0].tracker().announce("waiting for a batch", Some(LIMIT * 60));
+        std::thread::sleep(LIMIT * (STEP_LIMITS + 1));
+        assert!(three.lead.cause().is_none(), "{:?}", three.lead.cause());
+        drop(slow);
+        drop(step);
+        three.lead.finish();
     }
 
     #[test]

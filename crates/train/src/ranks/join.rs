@@ -3,11 +3,12 @@
 use super::health::Health;
 use super::link::Ranks;
 use super::sums::TcpSums;
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::replica_slice::ReplicaSlice;
 use myxtts_tensor::cuda::nccl::{Communicator, Nccl};
 use myxtts_tensor::engine::Arena;
-use myxtts_tensor::{Device, Engine, Error, Role};
+use myxtts_tensor::{Device, Engine, Error, Precision, Role};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,15 +21,24 @@ const CAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The slice of every batch that belongs to this rank.
 pub(crate) fn slice(ranks: &Ranks) -> ReplicaSlice {
-    ReplicaSlice::of_rank(ranks.sums().clone(), ranks.identity().local_world)
+    ReplicaSlice::of_rank(
+        ranks.sums().clone(),
+        ranks.identity().local_world,
+        ranks.health().tracker().clone(),
+    )
 }
 
-/// The kind of device, which must be the same on all ranks.
-pub(crate) fn kind_of(device: Device) -> &'static str {
-    match device {
+/// The kind of device and its precision, which must be the same on all ranks.
+pub(crate) fn kind_of(machine: ComputeDevice) -> String {
+    let device = match machine.device {
         Device::Cpu => "the CPU",
         Device::Cuda(_) => "a GPU",
-    }
+    };
+    let precision = match machine.precision {
+        Precision::F32 => "f32",
+        Precision::Bf16 => "bf16",
+    };
+    format!("{device} in {precision}")
 }
 
 /// A new NCCL id, by which GPUs find each other; `None` without GPUs.

@@ -1,6 +1,7 @@
 //! A stage over several ranks, as rank 0 runs it: it sends the same orders to all ranks, and the training loop sees one
 //! stage. Every rank runs the same steps on its slice of every batch; only the state of rank 0 is saved.
 
+use super::health::STEP_TIMEOUT;
 pub(crate) use super::join::slice;
 use super::join::{self, JoinedEngine};
 use super::link::{Answer, Order, Ranks, bits};
@@ -36,13 +37,14 @@ impl Distributed {
         machine: ComputeDevice,
         build: impl FnOnce(ReplicaSlice) -> Result<Box<dyn Stage>, TrainError>,
     ) -> Result<Distributed, TrainError> {
+        ranks.health().tracker().rest("building the stage", None);
         let mut stage = build(join::slice(ranks))?;
+        ranks.health().tracker().new_stage();
         for (i, answer) in ranks.answers(true)?.into_iter().enumerate() {
-            let (rank, expected) = (i + 1, join::kind_of(machine.device));
+            let (rank, expected) = (i + 1, join::kind_of(machine));
             match answer {
                 Answer::Built { device } if device == expected => {}
                 Answer::Built { device: found } => {
-                    let expected = expected.to_owned();
                     return Err(RankError::Devices { rank, found, expected }.into());
                 }
                 other => return Err(unexpected(&other)),
@@ -57,6 +59,11 @@ impl Distributed {
         // Initialised or loaded, the weights are the same already; machines that round differently get those of rank 0.
         all.restored()?;
         Ok(all)
+    }
+
+    /// From now on, what rank 0 does between its steps has a time limit.
+    fn between_steps(&self) {
+        self.ranks.health().tracker().rest("what comes between two steps", Some(STEP_TIMEOUT));
     }
 
     fn done(&self, patient: bool) -> Result<(), TrainError> {
@@ -77,6 +84,7 @@ fn unexpected(answer: &Answer) -> TrainError {
 
 impl Drop for Distributed {
     fn drop(&mut self) {
+        self.announce("the end of the stage", None);
         // After a loss, no rank receives messages any more.
         if self.ranks.health().cause().is_none() {
             let _ = self.ranks.order(&Order::EndStage);
@@ -105,7 +113,12 @@ impl Stage for Distributed {
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
         self.ranks.order(&Order::Submit { step, control: bits(control), seed: control.seed })?;
-        let mut all = self.stage.submit(step, control)?;
+        let mut all = {
+            let _step = self.ranks.health().tracker().step(step);
+            crate::fault::hang_if_requested(self.ranks.rank(), step);
+            self.stage.submit(step, control)?
+        };
+        self.between_steps();
         self.queued.push_back((all.ticket, step));
         all.shape[0] *= self.ranks.world();
         for answer in self.ranks.answers(false)? {
@@ -132,6 +145,7 @@ impl Stage for Distributed {
         self.ranks.order(&Order::Wait { step })?;
         let health = self.ranks.health().clone();
         let mut reports = vec![health.while_waiting(|| self.stage.wait(ticket))?];
+        self.between_steps();
         for answer in self.ranks.answers(false)? {
             match answer {
                 Answer::Report { loss, norm, good, steps, notes } => {
@@ -157,7 +171,12 @@ impl Stage for Distributed {
         false
     }
 
+    fn announce(&mut self, what: &'static str, limit: Option<Duration>) {
+        self.ranks.health().tracker().rest(what, limit);
+    }
+
     fn restored(&mut self) -> Result<(), TrainError> {
+        self.announce("restoring weights", None);
         self.stage.restored()?;
         let steps = self.stage.engine().state()?.steps;
         self.ranks.order(&Order::Restore { steps })?;
@@ -170,6 +189,7 @@ impl Stage for Distributed {
     }
 
     fn verify(&mut self) -> Result<Option<String>, TrainError> {
+        self.announce("the end of the stage", None);
         self.ranks.order(&Order::Hash)?;
         let own = join::hash(self.stage.engine())?;
         for (i, answer) in self.ranks.answers(true)?.into_iter().enumerate() {
@@ -188,11 +208,15 @@ impl Stage for Distributed {
 
     fn between(&mut self, step: u64) -> Result<(), TrainError> {
         self.ranks.order(&Order::Between { step })?;
+        let between =
+            self.ranks.health().tracker().announce("the work between two steps", Some(STEP_TIMEOUT));
         self.stage.between(step)?;
+        drop(between);
         self.done(true)
     }
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        self.announce("a validation", None);
         self.stage.validate()
     }
 }

@@ -1,7 +1,7 @@
 //! The ranks of a run, as one process sees them: rank 0 sends orders and receives answers, another rank receives orders.
 
 use super::discovery::Identity;
-use super::health::{Health, Peer, STEP_TIMEOUT};
+use super::health::{Health, Peer};
 use super::rendezvous::{self, Connections, Token};
 use super::sums::TcpSums;
 use super::wire;
@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// The shared secret by which ranks authenticate each other.
     pub token: Option<Token>,
+    /// The run that the command line names; ranks that name different ones do not belong together.
+    pub run: Option<String>,
     /// Time that ranks wait for each other at the beginning.
     pub rendezvous: Duration,
     /// Time without a heartbeat after which a rank is lost. All ranks use that of rank 0.
@@ -135,22 +137,30 @@ impl Ranks {
     ) -> Result<Ranks, RankError> {
         let token = match &options.token {
             Some(token) => token.clone(),
-            // On this machine only: a process that can connect could also read the environment.
+            // Only this machine can connect. Its other users can too, so `launch` sets a token.
             None if identity.is_loopback() => Token::of("loopback"),
             None => {
-                let address = format!("{}:{}", identity.host, identity.port);
-                return Err(RankError::NoToken { address });
+                return Err(RankError::NoToken { address: identity.address() });
             }
         };
         let stopped = || stop.load(Ordering::Relaxed);
+        let secret = (&token, options.run.as_deref());
         let (connections, limit) = if identity.rank == 0 {
-            let all = rendezvous::accept(&identity, &token, options.rendezvous, say, &stopped)?;
+            let all = rendezvous::accept(&identity, secret, options.rendezvous, say, &stopped)?;
             for one in &all {
-                wire::send(&mut &one.orders, &Ready { limit: options.limit }).map_err(RankError::Socket)?;
+                let ready = wire::send(&mut &one.orders, &Ready { limit: options.limit });
+                ready.map_err(|error| RankError::Lost {
+                    rank: one.rank,
+                    world: identity.world,
+                    name: one.name.clone(),
+                    reason: format!(
+                        "it ended when all ranks had connected ({error}); its output has the reason"
+                    ),
+                })?;
             }
             (all, options.limit)
         } else {
-            let lead = rendezvous::connect(&identity, &token, options.rendezvous, &stopped)?;
+            let lead = rendezvous::connect(&identity, secret, options.rendezvous, &stopped)?;
             let ready = wait_for_all(&lead.orders, &identity, options.rendezvous, &stopped)?;
             (vec![lead], ready.limit)
         };
@@ -214,15 +224,15 @@ impl Ranks {
 
     /// Runs `work` on the connection to every other rank, in order.
     fn each<T>(&self, mut work: impl FnMut(&mut TcpStream) -> io::Result<T>) -> Result<Vec<T>, RankError> {
-        let mut orders = self.orders();
-        let done = orders.iter_mut().map(|one| work(&mut one.stream).map_err(|error| (one.rank, error)));
-        let done: Result<Vec<T>, (usize, io::Error)> = done.collect();
-        drop(orders);
+        let done: Result<Vec<T>, (usize, io::Error)> = self.health.tracker().while_idle(|| {
+            let mut orders = self.orders();
+            orders.iter_mut().map(|one| work(&mut one.stream).map_err(|error| (one.rank, error))).collect()
+        });
         done.map_err(|(rank, error)| {
             if wire::is_timeout(&error) {
                 let words = format!(
                     "it has not answered for {} s, though it sends heartbeats",
-                    STEP_TIMEOUT.as_secs()
+                    self.health.answer_limit().as_secs()
                 );
                 self.health.lost(rank, words);
             }
@@ -237,8 +247,9 @@ impl Ranks {
 
     /// Rank 0: the answers of all, by rank. `patient` sets no time limit.
     pub(crate) fn answers(&self, patient: bool) -> Result<Vec<Answer>, RankError> {
+        let limit = (!patient).then(|| self.health.answer_limit());
         self.each(|stream| {
-            stream.set_read_timeout(if patient { None } else { Some(STEP_TIMEOUT) })?;
+            stream.set_read_timeout(limit)?;
             wire::receive(stream)
         })
     }
@@ -329,6 +340,10 @@ fn wait_for_all(
             Ok(1) => break,
             Ok(_) => return Err(left(identity)),
             Err(error) if wire::is_timeout(&error) && began.elapsed() < limit => {}
+            Err(error) if wire::is_timeout(&error) => {
+                let (rank, world, address) = (identity.rank, identity.world, identity.address());
+                return Err(RankError::Incomplete { rank, world, address, seconds: limit.as_secs_f64() });
+            }
             Err(_) => return Err(left(identity)),
         }
     }
@@ -340,7 +355,7 @@ fn left(identity: &Identity) -> RankError {
     RankError::Lost {
         rank: 0,
         world: identity.world,
-        name: format!("{}:{}", identity.host, identity.port),
+        name: identity.address(),
         reason: "it ended before all ranks had connected; its output has the reason".to_owned(),
     }
 }

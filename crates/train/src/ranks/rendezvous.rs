@@ -1,8 +1,8 @@
 //! Connects the ranks: rank 0 listens, and the others open three connections each, for orders, sums and heartbeats. Both
 //! sides prove that they know the token without sending it.
 
-use super::discovery::Identity;
-use super::wire::{self, MAGIC};
+use super::discovery::{Identity, join_address};
+use super::wire::{self, MAGIC, MAGIC_OF_ANY_VERSION};
 use crate::rank_error::RankError;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher};
@@ -13,10 +13,14 @@ use std::time::{Duration, Instant};
 
 /// Time limit for the greeting of a new connection.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which rank 0 checks whether ranks that have connected are still there.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which a waiting rank checks again.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Time limit of one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum length of a greeting: whoever sends it is not known yet.
+const MAX_GREETING_BYTES: u64 = 4096;
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,13 +99,16 @@ struct Hello {
     world: usize,
     channel: Channel,
     name: String,
+    /// The run, as the command line names it.
+    run: Option<String>,
     nonce: [u8; 32],
     proof: String,
 }
 
 impl Hello {
     fn who(&self) -> String {
-        format!("{} {} {} {:?} {}", self.version, self.rank, self.world, self.channel, self.name)
+        let Hello { version, rank, world, channel, name, run, .. } = self;
+        format!("{version} {rank} {world} {channel:?} {name} {run:?}")
     }
 }
 
@@ -129,15 +136,21 @@ fn prepared(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(None)
 }
 
-/// The socket that rank 0 listens on: the addresses of its name, or all addresses if its name resolves to an address of
-/// another machine, such as a load balancer.
+/// The socket that rank 0 listens on: the loopback interface if it was named, else all addresses, since its name may resolve to
+/// an address of another machine, such as a load balancer. By IPv6 only where the name has no IPv4 address.
 fn listen(identity: &Identity) -> Result<TcpListener, RankError> {
     let (host, port) = (identity.host.as_str(), identity.port);
-    let all = format!("0.0.0.0:{port}");
-    let address = if identity.is_loopback() { format!("127.0.0.1:{port}") } else { all };
-    TcpListener::bind(&address).map_err(|source| RankError::Listen {
-        address: address.clone(),
-        asked: format!("{host}:{port}"),
+    let mut addresses = (host, port).to_socket_addrs().into_iter().flatten().peekable();
+    let is_ipv6 = addresses.peek().is_some() && addresses.all(|address| address.is_ipv6());
+    let interface = match (identity.is_loopback(), is_ipv6) {
+        (true, false) => "127.0.0.1",
+        (true, true) => "::1",
+        (false, false) => "0.0.0.0",
+        (false, true) => "::",
+    };
+    TcpListener::bind((interface, port)).map_err(|source| RankError::Listen {
+        address: join_address(interface, port),
+        asked: identity.address(),
         source,
     })
 }
@@ -145,7 +158,7 @@ fn listen(identity: &Identity) -> Result<TcpListener, RankError> {
 /// Rank 0: waits until all others have connected.
 pub(super) fn accept(
     identity: &Identity,
-    token: &Token,
+    (token, run): (&Token, Option<&str>),
     limit: Duration,
     say: &dyn Fn(&str),
     stopped: &dyn Fn() -> bool,
@@ -156,6 +169,7 @@ pub(super) fn accept(
     let (found, greeted) = mpsc::channel();
     let mut come: Vec<[Option<TcpStream>; 3]> = (1..world).map(|_| [None, None, None]).collect();
     let mut names: Vec<Option<String>> = vec![None; world - 1];
+    let mut checked = Instant::now();
     while come.iter().flatten().any(Option::is_none) {
         if stopped() {
             return Err(RankError::Stopped);
@@ -165,17 +179,25 @@ pub(super) fn accept(
             return Err(RankError::Absent {
                 missing: missing.collect(),
                 world,
-                address: format!("{}:{}", identity.host, identity.port),
-                seconds: limit.as_secs(),
+                address: identity.address(),
+                seconds: limit.as_secs_f64(),
             });
+        }
+        if checked.elapsed() > CHECK_INTERVAL {
+            checked = Instant::now();
+            for (i, (streams, name)) in come.iter_mut().zip(&mut names).enumerate() {
+                if let Some(name) = free_if_gone(streams, name) {
+                    say(&format!("note: rank {} has disconnected and may connect again: {name}", i + 1));
+                }
+            }
         }
         match listener.accept() {
             Ok((stream, from)) => {
-                let (token, found) = (token.clone(), found.clone());
+                let (token, run, found) = (token.clone(), run.map(str::to_owned), found.clone());
                 // In a thread of its own, so that a silent connection blocks no other.
                 let greeting = std::thread::Builder::new().name("greeting".into());
                 let started = greeting.spawn(move || {
-                    let _ = found.send((from, greet(stream, world, &token)));
+                    let _ = found.send((from, greet(stream, world, &token, run.as_deref())));
                 });
                 started.map_err(RankError::Socket)?;
             }
@@ -203,6 +225,21 @@ pub(super) fn accept(
     Ok(all)
 }
 
+/// Removes the connections of a rank whose process has ended, so that another may take its place; returns its name.
+fn free_if_gone(streams: &mut [Option<TcpStream>; 3], name: &mut Option<String>) -> Option<String> {
+    let is_gone = |stream: &TcpStream| {
+        // Before all have connected, the other side sends nothing: what can be read is the end.
+        let read = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
+        let restored = stream.set_nonblocking(false);
+        restored.is_err() || read.map_or_else(|error| !wire::is_timeout(&error), |bytes| bytes == 0)
+    };
+    if !streams.iter().flatten().any(is_gone) {
+        return None;
+    }
+    *streams = [None, None, None];
+    name.take()
+}
+
 /// Stores a connection and returns whether the rank is complete now; an error if that rank is connected already.
 fn take(
     streams: &mut [Option<TcpStream>; 3],
@@ -210,6 +247,7 @@ fn take(
     hello: &Hello,
     mut stream: TcpStream,
 ) -> Result<bool, String> {
+    free_if_gone(streams, name);
     let place = &mut streams[hello.channel as usize];
     let taken = match name {
         Some(name) if *name != hello.name || place.is_some() => {
@@ -229,20 +267,25 @@ fn take(
 }
 
 /// The side of rank 0 in a greeting, up to what depends on other connections.
-fn greet(mut stream: TcpStream, world: usize, token: &Token) -> Result<(Hello, TcpStream), String> {
+fn greet(
+    mut stream: TcpStream,
+    world: usize,
+    token: &Token,
+    run: Option<&str>,
+) -> Result<(Hello, TcpStream), String> {
     let mut said = || -> io::Result<(Hello, [u8; 32])> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
         stream.set_write_timeout(Some(GREETING_TIMEOUT))?;
         let nonce = random();
         stream.write_all(&[&MAGIC[..], &nonce].concat())?;
-        Ok((wire::receive::<Hello>(&mut stream)?, nonce))
+        Ok((wire::receive_short::<Hello>(&mut stream, MAX_GREETING_BYTES)?, nonce))
     };
     let (hello, nonce) = said().map_err(|error| format!("it did not introduce itself: {error}"))?;
     let known =
         blake3::Hash::from_hex(&hello.proof).is_ok_and(|proof| proof == token.proof(&nonce, &hello.who()));
     let refused = if !known {
-        Some("the tokens differ: give all ranks the same --rendezvous-token".to_owned())
+        Some("the tokens differ: set MYXTTS_RENDEZVOUS_TOKEN to the same text on all ranks".to_owned())
     } else if hello.version != VERSION {
         Some(format!(
             "it has version {} and rank 0 has {VERSION}: start the same version everywhere",
@@ -252,6 +295,12 @@ fn greet(mut stream: TcpStream, world: usize, token: &Token) -> Result<(Hello, T
         Some(format!(
             "it expects {} ranks and rank 0 expects {world}: give all the same --world-size",
             hello.world
+        ))
+    } else if let (Some(theirs), Some(own)) = (&hello.run, run)
+        && theirs != own
+    {
+        Some(format!(
+            "it was started for the run {theirs} and rank 0 for the run {own}: two jobs meet at one address, give each its own port"
         ))
     } else if hello.rank == 0 || hello.rank >= world {
         Some(format!("it claims rank {}, which is not in 1 to {}", hello.rank, world - 1))
@@ -271,7 +320,7 @@ fn greet(mut stream: TcpStream, world: usize, token: &Token) -> Result<(Hello, T
 /// Another rank: connects to rank 0, which may start later.
 pub(super) fn connect(
     identity: &Identity,
-    token: &Token,
+    secret: (&Token, Option<&str>),
     limit: Duration,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Connections, RankError> {
@@ -279,36 +328,32 @@ pub(super) fn connect(
     let began = Instant::now();
     let mut streams = Vec::new();
     for channel in Channel::ALL {
-        streams.push(connect_one(identity, token, (began, limit), channel, &name, stopped)?);
+        streams.push(connect_one(identity, secret, (began, limit), channel, &name, stopped)?);
     }
     let mut streams = streams.into_iter();
     match (streams.next(), streams.next(), streams.next()) {
-        (Some(orders), Some(sums), Some(pulse)) => Ok(Connections {
-            rank: 0,
-            name: format!("{}:{}", identity.host, identity.port),
-            orders,
-            sums,
-            pulse,
-        }),
+        (Some(orders), Some(sums), Some(pulse)) => {
+            Ok(Connections { rank: 0, name: identity.address(), orders, sums, pulse })
+        }
         _ => Err(RankError::Socket(io::ErrorKind::NotConnected.into())),
     }
 }
 
 fn connect_one(
     identity: &Identity,
-    token: &Token,
+    secret: (&Token, Option<&str>),
     (began, limit): (Instant, Duration),
     channel: Channel,
     name: &str,
     stopped: &dyn Fn() -> bool,
 ) -> Result<TcpStream, RankError> {
-    let address = format!("{}:{}", identity.host, identity.port);
+    let address = identity.address();
     let mut last = String::from("no attempt was made");
     while began.elapsed() < limit {
         if stopped() {
             return Err(RankError::Stopped);
         }
-        match try_once(identity, token, channel, name) {
+        match try_once(identity, secret, channel, name) {
             Ok(stream) => return Ok(stream),
             Err(Attempt::Refused(why)) => {
                 return Err(RankError::Refused { rank: identity.rank, address, why });
@@ -317,7 +362,7 @@ fn connect_one(
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    Err(RankError::Unreachable { rank: identity.rank, address, seconds: limit.as_secs(), last })
+    Err(RankError::Unreachable { rank: identity.rank, address, seconds: limit.as_secs_f64(), last })
 }
 
 enum Attempt {
@@ -333,7 +378,12 @@ impl From<io::Error> for Attempt {
     }
 }
 
-fn try_once(identity: &Identity, token: &Token, channel: Channel, name: &str) -> Result<TcpStream, Attempt> {
+fn try_once(
+    identity: &Identity,
+    (token, run): (&Token, Option<&str>),
+    channel: Channel,
+    name: &str,
+) -> Result<TcpStream, Attempt> {
     let addresses: Vec<SocketAddr> = (identity.host.as_str(), identity.port).to_socket_addrs()?.collect();
     let mut stream = Err(Attempt::Failed(format!("{} has no address", identity.host)));
     for address in &addresses {
@@ -348,14 +398,20 @@ fn try_once(identity: &Identity, token: &Token, channel: Channel, name: &str) ->
     let mut begin = [0; 48];
     stream.read_exact(&mut begin)?;
     let (magic, nonce) = begin.split_at(MAGIC.len());
+    if magic != MAGIC && magic.starts_with(MAGIC_OF_ANY_VERSION) {
+        return Err(Attempt::Refused(format!(
+            "it has another version of the program, and rank {} has {VERSION}: start the same version everywhere",
+            identity.rank
+        )));
+    }
     if magic != MAGIC {
         return Err(Attempt::Failed("another program listens there: choose another port".to_owned()));
     }
     let mut key = [0; 32];
     key.copy_from_slice(nonce);
     let Identity { rank, world, .. } = *identity;
-    let (version, name) = (VERSION.to_owned(), name.to_owned());
-    let mut hello = Hello { version, rank, world, channel, name, nonce: random(), proof: String::new() };
+    let (version, name, run) = (VERSION.to_owned(), name.to_owned(), run.map(str::to_owned));
+    let mut hello = Hello { version, rank, world, channel, name, run, nonce: random(), proof: String::new() };
     hello.proof = token.proof(&key, &hello.who()).to_string();
     wire::send(&mut stream, &hello)?;
     let welcome: Welcome = wire::receive(&mut stream)?;
@@ -401,7 +457,7 @@ mod tests {
             .map(|rank| {
                 let token = token.clone();
                 std::thread::spawn(move || {
-                    connect(&identity(rank, 3, port), &token, Duration::from_secs(20), &|| false)
+                    connect(&identity(rank, 3, port), (&token, None), Duration::from_secs(20), &|| false)
                 })
             })
             .into_iter()
@@ -409,7 +465,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         let stranger = std::thread::spawn(move || {
             let token = Token::of("guess");
-            connect(&identity(1, 3, port), &token, Duration::from_secs(20), &|| false).map(|_| ())
+            connect(&identity(1, 3, port), (&token, None), Duration::from_secs(20), &|| false).map(|_| ())
         });
         // A silent connection must not block the others.
         let silent = std::thread::spawn(move || {
@@ -420,7 +476,7 @@ mod tests {
             tries.find_map(Result::ok)
         });
         let limit = Duration::from_secs(20);
-        let all = accept(&identity(0, 3, port), &token, limit, &|_| {}, &|| false).unwrap();
+        let all = accept(&identity(0, 3, port), (&token, None), limit, &|_| {}, &|| false).unwrap();
         assert_eq!(all.iter().map(|one| one.rank).collect::<Vec<_>>(), [1, 2]);
         for other in others {
             assert!(other.join().unwrap().is_ok());
@@ -437,13 +493,13 @@ mod tests {
     #[test]
     fn missing_ranks_are_named() {
         let port = free_port();
-        let error = accept(&identity(0, 3, port), &Token::of("a"), SHORT, &|_| {}, &|| false);
+        let error = accept(&identity(0, 3, port), (&Token::of("a"), None), SHORT, &|_| {}, &|| false);
         let error = error.err().unwrap().to_string();
         assert!(error.contains("ranks 1 and 2 of 3") && error.contains(&port.to_string()), "{error}");
-        let error = connect(&identity(1, 3, port), &Token::of("a"), SHORT, &|| false);
+        let error = connect(&identity(1, 3, port), (&Token::of("a"), None), SHORT, &|| false);
         let error = error.err().unwrap().to_string();
         assert!(error.contains("rank 1 could not reach rank 0"), "{error}");
-        let error = connect(&identity(1, 3, port), &Token::of("a"), SHORT, &|| true).err().unwrap();
+        let error = connect(&identity(1, 3, port), (&Token::of("a"), None), SHORT, &|| true).err().unwrap();
         assert!(matches!(error, RankError::Stopped));
     }
 
@@ -454,16 +510,104 @@ mod tests {
         let lead = {
             let token = token.clone();
             let limit = Duration::from_secs(20);
-            std::thread::spawn(move || accept(&identity(0, 3, port), &token, limit, &|_| {}, &|| false))
+            std::thread::spawn(move || {
+                accept(&identity(0, 3, port), (&token, None), limit, &|_| {}, &|| false)
+            })
         };
         let long = Duration::from_secs(20);
-        let error = connect(&identity(1, 5, port), &token, long, &|| false).err().unwrap().to_string();
+        let error =
+            connect(&identity(1, 5, port), (&token, None), long, &|| false).err().unwrap().to_string();
         assert!(error.contains("expects 5 ranks and rank 0 expects 3"), "{error}");
-        let first = connect(&identity(1, 3, port), &token, long, &|| false).unwrap();
-        let error = connect(&identity(1, 3, port), &token, long, &|| false).err().unwrap().to_string();
+        let first = connect(&identity(1, 3, port), (&token, None), long, &|| false).unwrap();
+        let error =
+            connect(&identity(1, 3, port), (&token, None), long, &|| false).err().unwrap().to_string();
         assert!(error.contains("rank 1 is connected already"), "{error}");
-        let second = connect(&identity(2, 3, port), &token, long, &|| false).unwrap();
+        let second = connect(&identity(2, 3, port), (&token, None), long, &|| false).unwrap();
         assert_eq!(lead.join().unwrap().unwrap().len(), 2);
         drop((first, second));
+    }
+
+    #[test]
+    fn a_rank_that_ended_before_all_had_connected_may_connect_again() {
+        let port = free_port();
+        let (token, long) = (Token::of("a"), Duration::from_secs(20));
+        let lead = {
+            let token = token.clone();
+            std::thread::spawn(move || {
+                accept(&identity(0, 3, port), (&token, None), long, &|_| {}, &|| false)
+            })
+        };
+        // As when a pod is started again: another process, with another name.
+        let ended = connect(&identity(1, 3, port), (&token, None), long, &|| false).unwrap();
+        drop(ended);
+        let began = (Instant::now(), long);
+        let streams = Channel::ALL.map(|channel| {
+            connect_one(&identity(1, 3, port), (&token, None), began, channel, "another", &|| false).unwrap()
+        });
+        let second = connect(&identity(2, 3, port), (&token, None), long, &|| false).unwrap();
+        let all = lead.join().unwrap().unwrap();
+        assert_eq!(all.iter().map(|one| one.rank).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(all[0].name, "another");
+        drop((streams, second));
+    }
+
+    #[test]
+    fn ranks_of_two_jobs_that_meet_at_one_port_are_told_apart_by_their_runs() {
+        let port = free_port();
+        let (token, long) = (Token::of("loopback"), Duration::from_secs(20));
+        let lead = {
+            let token = token.clone();
+            std::thread::spawn(move || {
+                accept(&identity(0, 2, port), (&token, Some("mina")), long, &|_| {}, &|| false)
+            })
+        };
+        let error = connect(&identity(1, 2, port), (&token, Some("reza")), long, &|| false).err().unwrap();
+        let error = error.to_string();
+        assert!(error.contains("for the run reza and rank 0 for the run mina"), "{error}");
+        // A rank that does not name its run may join.
+        let other = connect(&identity(1, 2, port), (&token, None), long, &|| false).unwrap();
+        assert_eq!(lead.join().unwrap().unwrap().len(), 1);
+        drop(other);
+    }
+
+    #[test]
+    fn ranks_meet_at_ipv6_addresses() {
+        if TcpListener::bind("[::1]:0").is_err() {
+            println!("skipped: this machine has no IPv6");
+            return;
+        }
+        let (token, long) = (Token::of("a"), Duration::from_secs(20));
+        let at = |rank, port| Identity { host: "::1".to_owned(), ..identity(rank, 2, port) };
+        let port = free_port();
+        assert_eq!(at(0, 29_500).address(), "[::1]:29500");
+        let other = {
+            let (token, identity) = (token.clone(), at(1, port));
+            std::thread::spawn(move || connect(&identity, (&token, None), long, &|| false).map(drop))
+        };
+        let all = accept(&at(0, port), (&token, None), long, &|_| {}, &|| false).unwrap();
+        assert_eq!(all.len(), 1);
+        other.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn another_version_and_another_program_are_told_apart() {
+        for (answer, expected) in [
+            (&b"myxtts ranks 1\r\n"[..], "another version"),
+            (&b"HTTP/1.1 400 Bad"[..], "another program listens"),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let answering = std::thread::spawn(move || {
+                while let Ok((mut stream, _)) = listener.accept() {
+                    if stream.write_all(&[answer, &[0; 32]].concat()).is_err() || answer[0] == b'm' {
+                        return;
+                    }
+                }
+            });
+            let error = connect(&identity(1, 2, port), (&Token::of("a"), None), SHORT, &|| false);
+            let error = error.err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+            drop(answering);
+        }
     }
 }

@@ -57,7 +57,7 @@ impl TcpSums {
         work: impl FnOnce(&mut [TcpStream]) -> Result<(), Failed>,
     ) -> Result<(), CollectiveError> {
         let began = Instant::now();
-        let done = work(&mut self.streams());
+        let done = self.health.tracker().while_idle(|| work(&mut self.streams()));
         self.spent.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         done.map_err(|Failed(rank, error)| {
             let reason = self.health.explain(rank, &error).to_string();

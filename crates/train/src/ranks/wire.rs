@@ -6,7 +6,9 @@ use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 
 /// First bytes of every connection, to detect another program on the port.
-pub(super) const MAGIC: &[u8; 16] = b"myxtts ranks 1\r\n";
+pub(super) const MAGIC: &[u8; 16] = b"myxtts ranks 2\r\n";
+/// What they begin with in every version.
+pub(super) const MAGIC_OF_ANY_VERSION: &[u8] = b"myxtts ranks ";
 
 /// Maximum length of a message that is not a blob.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
@@ -40,6 +42,16 @@ fn frame(to: &mut impl Write, kind: u8, bytes: &[u8]) -> io::Result<()> {
 /// Reads a message.
 pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T> {
     let (kind, length) = head(from)?;
+    message(from, kind, length)
+}
+
+/// As [`receive`], but refuses a message of more than `limit` bytes.
+pub(super) fn receive_short<T: DeserializeOwned>(from: &mut impl Read, limit: u64) -> io::Result<T> {
+    let (kind, length) = head(from)?;
+    if length > limit {
+        let words = format!("a message of {length} bytes instead of a greeting");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+    }
     message(from, kind, length)
 }
 
@@ -108,6 +120,8 @@ mod tests {
         bytes.extend(u64::MAX.to_le_bytes());
         assert_eq!(receive_blob::<u32>(&mut &bytes[..]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         bytes[0] = MESSAGE;
+        let short = receive_short::<u32>(&mut &bytes[..], 100).unwrap_err().to_string();
+        assert!(short.contains("instead of a greeting"), "{short}");
         assert_eq!(receive::<u32>(&mut &bytes[..]).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

@@ -61,6 +61,10 @@ impl Session<'_> {
         }
         guards.held_out.save(&mut saving, step)?;
         let meta = serde_json::to_value(&saved).map_err(|error| TrainError::Internal(error.to_string()))?;
+        if let Some((name, table)) = engine.cuda().and_then(|cuda| cuda.choices()) {
+            // Without them, a run that is resumed elsewhere would round differently.
+            self.folder.keep_algorithms(&name, &table)?;
+        }
         let checkpoint = saving.commit(score, meta)?;
         let training = &self.plan.training;
         self.store.prune(RetentionPolicy { newest: training.keep_checkpoints, best: training.keep_best })?;

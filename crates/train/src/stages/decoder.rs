@@ -334,7 +334,9 @@ impl Stage for DecoderStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        let waiting = self.slice.waits_for_batch();
         let mut fed = self.feed(step)?.next_batch()?;
+        drop(waiting);
         let adversarial = self.is_adversarial(step);
         let ready = if adversarial { &mut self.adversarial } else { &mut self.plain };
         self.engine.take(&ready.program, &mut fed.slot)?;

@@ -355,6 +355,7 @@ impl DvaeStage {
 
     /// The training batch of `step`.
     fn batch(&mut self, step: u64) -> Result<ReadyBatch<DvaeBatch>, TrainError> {
+        let _waiting = self.slice.waits_for_batch();
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
             let feeding = self.settings.feeding;

@@ -414,7 +414,9 @@ impl Stage for GptStage {
         let parts = self.settings.accumulate.max(1);
         let mut all = None::<Submitted>;
         for part in 0..parts {
+            let waiting = self.slice.waits_for_batch();
             let mut fed = self.feed(step * parts + part)?.next_batch()?;
+            drop(waiting);
             let phase = match part {
                 _ if parts == 1 => Phase::Step,
                 0 => Phase::First,

@@ -196,6 +196,10 @@ pub trait Stage {
         Ok(None)
     }
 
+    /// Announces that the caller now does something that may take longer than a step, at most `_limit`: after that, rank 0 is
+    /// considered hanging. Ends with the next step.
+    fn announce(&mut self, _what: &'static str, _limit: Option<Duration>) {}
+
     /// Time that steps have waited so far while gradients were summed over processes; `None` in a run of one process.
     fn communication(&self) -> Option<Duration> {
         None

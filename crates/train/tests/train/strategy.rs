@@ -215,7 +215,7 @@ fn hidden_gpus_are_reported() {
         gpus: vec![(0, "H".into())],
         hidden_by: Some("2".into()),
         why: None,
-        simulated: false,
+        simulated: None,
     };
     let error = strategy(&found, &asked(false, Some(vec![2]))).unwrap_err().to_string();
     assert!(error.contains("CUDA_VISIBLE_DEVICES is \"2\"") && error.contains("from 0"), "{error}");
@@ -292,4 +292,12 @@ fn two_gpus_on_a_machine_with_one_were_an_error() {
     assert_eq!(fall_back(&AvailableGpus::simulated(0), &apart(0, &[1])), None);
     assert_eq!(fall_back(&one, &StrategyRequest { data: None, ..apart(0, &[1]) }), None);
     assert!(strategy(&one, &apart(0, &[1])).is_err());
+}
+
+#[test]
+fn one_gpu_can_simulate_several() {
+    let found = AvailableGpus::simulated_on(Device::Cuda(3), 2);
+    let chosen = strategy(&found, &asked(true, None)).unwrap().choice;
+    assert_eq!(chosen, Strategy::Mirrored(vec![0, 1]));
+    assert_eq!(chosen.devices(&found), vec![Device::Cuda(3); 2]);
 }

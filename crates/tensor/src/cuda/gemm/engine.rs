@@ -128,6 +128,8 @@ impl GemmEngine {
     /// The operands are scratch: `d`, and what the epilogue writes, are overwritten. They should have the alignment
     /// of the real ones and contain no zeros, because a GPU uses less power on zeros and then clocks higher.
     ///
+    /// Other processes wait meanwhile, so the stream must not have work that waits for them.
+    ///
     /// # Safety
     /// As for [`GemmEngine::run`].
     pub unsafe fn prepare(
@@ -159,10 +161,16 @@ impl GemmEngine {
                 .insert(key, ChosenAlgorithm { plan, algo: entry.algo, nanoseconds: Some(nanoseconds) });
             return Ok(AlgorithmChoice { nanoseconds, candidates: 0 });
         }
-        // SAFETY: guaranteed by the caller.
-        let (entry, candidates) = unsafe { fastest(&plan, &key, scratch, stream)? };
-        // Another replica may have added an entry first; then all use its choice.
-        let entry = self.table.insert(key, entry, |kept| plan.accepts(scratch, &kept.algo).unwrap_or(false));
+        let mut candidates = 0;
+        let is_valid = |kept: &Entry| plan.accepts(scratch, &kept.algo).unwrap_or(false);
+        let choose = || {
+            // SAFETY: guaranteed by the caller.
+            let (entry, found) = unsafe { fastest(&plan, &key, scratch, stream)? };
+            candidates = found;
+            Ok::<Entry, GemmError>(entry)
+        };
+        // Another replica or process may have chosen first; then all use its choice.
+        let entry = self.table.get_or_choose(key, is_valid, choose)?;
         let nanoseconds = entry.nanoseconds;
         state.plans.insert(key, ChosenAlgorithm { plan, algo: entry.algo, nanoseconds: Some(nanoseconds) });
         Ok(AlgorithmChoice { nanoseconds, candidates })

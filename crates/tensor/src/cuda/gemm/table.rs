@@ -1,16 +1,35 @@
 //! Stores the fastest algorithm of every product on disk. Timing is noisy: a second timing could choose another
 //! algorithm, which adds in another order. One file per GPU model and library version.
+//!
+//! Processes that share a folder choose one after another: what one has chosen, the others use. A run keeps a copy of
+//! its choices ([`GemmTable::to_bytes`]); [`pin`] gives it to all tables of a process, so that a resumed run uses them
+//! wherever it continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::{GemmError, Key};
 
 const FORMAT: u32 = 1;
+
+/// Time to wait for another process to choose one algorithm; choosing takes a fraction of a second.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval at which the lock is tried.
+const LOCK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Tables of a run, for all tables that are opened afterwards.
+static PINNED: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+/// Sets the tables that a run has kept: each takes precedence over the file of its GPU model and library version; others
+/// and damaged ones have no effect.
+pub fn pin(tables: Vec<Vec<u8>>) {
+    *PINNED.lock().unwrap_or_else(PoisonError::into_inner) = tables;
+}
 
 /// The algorithm stored for one product.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,6 +65,8 @@ struct Content {
     entries: BTreeMap<Key, Entry>,
     /// Keys chosen again because the stored algorithm was no longer valid; these override the file.
     replaced: BTreeSet<Key>,
+    /// Entries of the run, which override the others and are not written to the file.
+    pinned: BTreeMap<Key, Entry>,
     changed: bool,
 }
 
@@ -63,7 +84,9 @@ impl GemmTable {
     pub fn open(folder: &Path, gpu: &str, cublaslt: usize) -> GemmTable {
         let path = folder.join(format!("gemm-{}-{cublaslt}.json", slug(gpu)));
         let entries = read(&path, gpu, cublaslt).unwrap_or_default();
-        let content = Mutex::new(Content { entries, ..Content::default() });
+        let pinned = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+        let pinned = pinned.iter().filter_map(|bytes| parse(bytes, gpu, cublaslt)).flatten().collect();
+        let content = Mutex::new(Content { entries, pinned, ..Content::default() });
         GemmTable { path: Some(path), gpu: gpu.to_owned(), cublaslt, content }
     }
 
@@ -89,7 +112,68 @@ impl GemmTable {
 
     /// The entry of a product.
     pub fn get(&self, key: &Key) -> Option<Entry> {
-        self.content().entries.get(key).copied()
+        let content = self.content();
+        content.pinned.get(key).or_else(|| content.entries.get(key)).copied()
+    }
+
+    /// All entries in the format of the file, and the file's name; `None` if there are none.
+    pub fn to_bytes(&self) -> Option<(String, Vec<u8>)> {
+        let content = self.content();
+        let mut entries = content.entries.clone();
+        entries.extend(&content.pinned);
+        let name = self.path.as_ref()?.file_name()?.to_string_lossy().into_owned();
+        let file = File::new(&self.gpu, self.cublaslt, &entries)?;
+        (!entries.is_empty()).then_some((name, serde_json::to_vec_pretty(&file).ok()?))
+    }
+
+    /// The entry of a product, or else the one that `choose` returns, which is stored at once. One process after another
+    /// chooses, and reads first what the others have chosen: all that share the folder use the same algorithms, and no
+    /// timing disturbs another. `choose` must not wait for another process.
+    pub fn get_or_choose<E>(
+        &self,
+        key: Key,
+        is_valid: impl Fn(&Entry) -> bool,
+        choose: impl FnOnce() -> Result<Entry, E>,
+    ) -> Result<Entry, E> {
+        if let Some(known) = self.get(&key).filter(&is_valid) {
+            return Ok(known);
+        }
+        // Without a lock, as in a folder that cannot be written, every process chooses for itself.
+        let _lock = self.lock();
+        self.read_again();
+        if let Some(known) = self.get(&key).filter(&is_valid) {
+            return Ok(known);
+        }
+        self.content().pinned.remove(&key);
+        let chosen = self.insert(key, choose()?, is_valid);
+        // Reported by the save at the end of the program's first run.
+        let _ = self.save_with(false);
+        Ok(chosen)
+    }
+
+    /// The lock of all processes that share the folder; `None` if it cannot be had.
+    fn lock(&self) -> Option<std::fs::File> {
+        let path = self.path.as_ref()?.with_extension("lock");
+        std::fs::create_dir_all(path.parent()?).ok()?;
+        let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).ok()?;
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Some(file),
+                Err(std::fs::TryLockError::WouldBlock) if began.elapsed() < LOCK_TIMEOUT => {
+                    std::thread::sleep(LOCK_INTERVAL);
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Adds what other processes have written meanwhile.
+    fn read_again(&self) {
+        let Some(path) = &self.path else { return };
+        for (key, entry) in read(path, &self.gpu, self.cublaslt).unwrap_or_default() {
+            self.content().entries.entry(key).or_insert(entry);
+        }
     }
 
     /// Inserts an entry and returns the one in effect: an existing entry is kept if it is still valid.
@@ -109,6 +193,11 @@ impl GemmTable {
     /// Writes the table if it changed, merged with what other processes wrote meanwhile, to a temporary file that
     /// is then renamed.
     pub fn save(&self) -> Result<(), GemmError> {
+        self.save_with(true)
+    }
+
+    /// As [`save`](Self::save). If it is not `synced`, a crash of the machine may lose it.
+    fn save_with(&self, synced: bool) -> Result<(), GemmError> {
         let Some(path) = &self.path else { return Ok(()) };
         let mut content = self.content();
         if !content.changed {
@@ -121,8 +210,10 @@ impl GemmTable {
             }
         }
         let failed = |source| GemmError::Table { path: path.clone(), source };
-        write(path, &self.gpu, self.cublaslt, &entries).map_err(failed)?;
-        content.changed = false;
+        let file = File::new(&self.gpu, self.cublaslt, &entries)
+            .ok_or_else(|| failed(std::io::Error::other("cannot be written as JSON")))?;
+        write(path, &file, synced).map_err(failed)?;
+        content.changed &= !synced;
         Ok(())
     }
 }
@@ -160,7 +251,11 @@ fn checksum(entries: &[Line]) -> Option<String> {
 }
 
 fn read(path: &Path, gpu: &str, cublaslt: usize) -> Option<BTreeMap<Key, Entry>> {
-    let file: File = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    parse(&std::fs::read(path).ok()?, gpu, cublaslt)
+}
+
+fn parse(bytes: &[u8], gpu: &str, cublaslt: usize) -> Option<BTreeMap<Key, Entry>> {
+    let file: File = serde_json::from_slice(bytes).ok()?;
     if (file.format, file.gpu.as_str(), file.cublaslt) != (FORMAT, gpu, cublaslt)
         || Some(&file.checksum) != checksum(&file.entries).as_ref()
     {
@@ -172,29 +267,39 @@ fn read(path: &Path, gpu: &str, cublaslt: usize) -> Option<BTreeMap<Key, Entry>>
         .collect()
 }
 
-fn write(path: &Path, gpu: &str, cublaslt: usize, entries: &BTreeMap<Key, Entry>) -> std::io::Result<()> {
-    let entries: Vec<Line> = entries
-        .iter()
-        .map(|(key, entry)| Line {
-            key: *key,
-            algo: to_hex(&entry.algo),
-            // To 0.1 ns: a shorter file, and a value that reads back unchanged.
-            nanoseconds: (entry.nanoseconds * 10.0).round() / 10.0,
-        })
-        .collect();
-    let checksum = checksum(&entries).ok_or_else(|| std::io::Error::other("cannot be written as JSON"))?;
-    let file = File { format: FORMAT, gpu: gpu.to_owned(), cublaslt, checksum, entries };
+impl File {
+    fn new(gpu: &str, cublaslt: usize, entries: &BTreeMap<Key, Entry>) -> Option<File> {
+        let entries: Vec<Line> = entries
+            .iter()
+            .map(|(key, entry)| Line {
+                key: *key,
+                algo: to_hex(&entry.algo),
+                // To 0.1 ns: a shorter file, and a value that reads back unchanged.
+                nanoseconds: (entry.nanoseconds * 10.0).round() / 10.0,
+            })
+            .collect();
+        Some(File { format: FORMAT, gpu: gpu.to_owned(), cublaslt, checksum: checksum(&entries)?, entries })
+    }
+}
+
+fn write(path: &Path, file: &File, synced: bool) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let temporary = path.with_extension(format!("json.{}", std::process::id()));
+    // Several tables of one process may write at the same time.
+    static WRITES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let number = WRITES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let temporary = path.with_extension(format!("json.{}.{number}", std::process::id()));
     let written = (|| {
         let mut out = std::fs::File::create(&temporary)?;
-        serde_json::to_writer_pretty(&mut out, &file)?;
-        out.write_all(b"\n")?;
-        out.sync_all()?;
+        out.write_all(&[serde_json::to_vec_pretty(file)?, b"\n".to_vec()].concat())?;
+        if synced {
+            out.sync_all()?;
+        }
         std::fs::rename(&temporary, path)?;
         #[cfg(unix)]
-        std::fs::File::open(folder)?.sync_all()?;
+        if synced {
+            std::fs::File::open(folder)?.sync_all()?;
+        }
         Ok(())
     })();
     if written.is_err() {
@@ -256,6 +361,85 @@ mod tests {
         assert_eq!(merged.insert(key(1), entry(8), |_| false), entry(8));
         merged.save().unwrap();
         assert_eq!(GemmTable::open(folder.path(), GPU, 1).get(&key(1)), Some(entry(8)));
+    }
+
+    #[test]
+    fn processes_that_start_together_use_the_same_algorithms() {
+        let folder = tempfile::tempdir().unwrap();
+        // Every table is that of a process: nothing but the folder connects them.
+        let chosen = |seed: u64| {
+            let path = folder.path().to_owned();
+            std::thread::spawn(move || {
+                let table = GemmTable::open(&path, GPU, 1);
+                let choose = |m: usize| {
+                    let own = || {
+                        // As timing takes.
+                        std::thread::sleep(Duration::from_millis(5));
+                        Ok::<_, GemmError>(entry(seed * 100 + m as u64))
+                    };
+                    table.get_or_choose(key(m), |_| true, own).unwrap()
+                };
+                let chosen = (1..9).map(choose).collect::<Vec<_>>();
+                table.save().unwrap();
+                chosen
+            })
+        };
+        let all: Vec<_> = (0..2).map(chosen).collect();
+        let all: Vec<_> = all.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(all[0], all[1]);
+        let kept = GemmTable::open(folder.path(), GPU, 1);
+        let kept: Vec<_> = (1..9).map(|m| kept.get(&key(m)).unwrap()).collect();
+        assert_eq!(all[0], kept, "another run would use others");
+    }
+
+    #[test]
+    fn an_entry_that_is_no_longer_valid_is_chosen_again_and_a_failed_choice_is_not_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = GemmTable::open(folder.path(), GPU, 1);
+        let choose = |seed: u64| move || Ok::<_, GemmError>(entry(seed));
+        assert_eq!(table.get_or_choose(key(1), |_| true, choose(1)).unwrap(), entry(1));
+        assert_eq!(table.get_or_choose(key(1), |_| true, choose(2)).unwrap(), entry(1));
+        assert_eq!(table.get_or_choose(key(1), |one| *one != entry(1), choose(3)).unwrap(), entry(3));
+        assert_eq!(GemmTable::open(folder.path(), GPU, 1).get(&key(1)), Some(entry(3)));
+        let failed = || Err(GemmError::Library("no".into()));
+        assert!(table.get_or_choose(key(2), |_| true, failed).is_err());
+        assert_eq!(GemmTable::open(folder.path(), GPU, 1).get(&key(2)), None);
+        // A folder that cannot be written, and no folder.
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for table in [GemmTable::open(&file, GPU, 1), GemmTable::in_memory()] {
+            assert_eq!(table.get_or_choose(key(1), |_| true, choose(5)).unwrap(), entry(5));
+        }
+    }
+
+    #[test]
+    fn a_resumed_run_keeps_its_algorithms_on_another_machine() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // A GPU that no other test has: the pinned tables are those of the process.
+        let gpu = "NVIDIA Test";
+        assert_eq!(GemmTable::open(here.path(), gpu, 1).to_bytes(), None);
+        let table = GemmTable::open(here.path(), gpu, 1);
+        table.insert(key(1), entry(1), |_| true);
+        let (name, kept) = table.to_bytes().unwrap();
+        assert_eq!(name, "gemm-nvidia-test-1.json");
+        // The other machine has chosen differently.
+        let other = GemmTable::open(there.path(), gpu, 1);
+        other.insert(key(1), entry(7), |_| true);
+        other.insert(key(2), entry(8), |_| true);
+        other.save().unwrap();
+        pin(vec![b"damaged".to_vec(), kept.clone()]);
+        let resumed = GemmTable::open(there.path(), gpu, 1);
+        assert_eq!([1, 2].map(|m| resumed.get(&key(m))), [Some(entry(1)), Some(entry(8))]);
+        resumed.insert(key(3), entry(3), |_| true);
+        resumed.save().unwrap();
+        // Other library versions and GPUs choose for themselves.
+        assert!(GemmTable::open(there.path(), gpu, 2).get(&key(1)).is_none());
+        assert!(GemmTable::open(there.path(), "NVIDIA Other", 1).get(&key(1)).is_none());
+        // What the run has kept stays in the run.
+        pin(Vec::new());
+        assert_eq!(GemmTable::open(there.path(), gpu, 1).get(&key(1)), Some(entry(7)));
+        let (_, kept) = resumed.to_bytes().unwrap();
+        assert_eq!(parse(&kept, gpu, 1).unwrap().len(), 3);
     }
 
     #[test]
