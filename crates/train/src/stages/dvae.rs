@@ -26,6 +26,7 @@ use myxtts_model::declare::{TRAINING_ONLY, is_training_only};
 use myxtts_model::dvae::Dvae;
 use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::{Declare, Released};
+use myxtts_run::memory_size::memory_size;
 use myxtts_run::plan::Recipe;
 use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::{Control, Engine, EngineOptions, Layout, Report, Training};
@@ -322,12 +323,12 @@ impl StageCore for DvaeStage {
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips{}, {} windows of {:.2} s per batch; memory {:.2} GiB",
+                "{} clips{}, {} windows of {:.2} s per batch; memory {}",
                 self.batches.records(),
                 super::describe_balance(&self.batches),
                 self.settings.rows,
                 FrontEnd::Dvae.seconds(self.settings.frames as usize),
-                self.engine.memory().total() as f64 / (1u64 << 30) as f64
+                memory_size(self.engine.memory().total() as u64)
             ),
         ];
         match &self.mel_feed {

@@ -12,6 +12,7 @@ use myxtts_data::cache::audio_overlay::{AUDIO_OVERLAP, DVAE_AUDIO};
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::RecordSource;
+use myxtts_run::memory_size::memory_size;
 use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Device, Engine};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,11 +93,7 @@ impl MelFeed {
     /// Description for the user.
     pub fn description(&self) -> String {
         let held = self.own.lock().unwrap_or_else(PoisonError::into_inner).held();
-        format!(
-            "mels are computed on {} from waveforms: {:.2} GiB",
-            self.device,
-            held as f64 / (1u64 << 30) as f64
-        )
+        format!("mels are computed on {} from waveforms: {}", self.device, memory_size(held as u64))
     }
 
     /// Makes batches that carry waveforms.
