@@ -130,6 +130,21 @@ struct Guards {
 }
 
 impl<'a> Session<'a> {
+    /// Opens what a run writes to, in a folder that is open for writing; without a recogniser.
+    pub fn open(
+        folder: &'a RunFolder,
+        plan: &'a Plan,
+        stop: Arc<AtomicBool>,
+        progress: &'a dyn Progress,
+    ) -> Result<Session<'a>, TrainError> {
+        let store = folder.checkpoint_store()?;
+        let last = store.list()?.checkpoints.last().map(|checkpoint| checkpoint.step);
+        let events = folder.event_log()?;
+        // Steps up to the last checkpoint are not logged again.
+        let board = folder.tensorboard(last.map(|step| step + 1))?;
+        Ok(Session { folder, plan, store, events, board, stop, progress, listener: None })
+    }
+
     /// The newest intact checkpoint of a stage; `None` if the run has none. Damaged ones are reported and skipped.
     pub fn last_of(&mut self, stage: &'static str) -> Result<Option<OpenCheckpoint>, TrainError> {
         let latest = self.store.latest_valid()?;
