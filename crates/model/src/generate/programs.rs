@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Texts are padded to a multiple of this many positions, so that few prefill programs are built.
-const TEXT_PADDING: usize = 32;
+pub(super) const TEXT_PADDING: usize = 32;
 
 /// The conditioning program for one number of mel frames.
 pub(super) struct Conditioning {
@@ -32,7 +32,7 @@ pub(super) struct DecodeStep {
 
 /// Caches and programs of one sequence.
 pub(super) struct SequenceState {
-    caches: Caches,
+    pub caches: Caches,
     prefills: BTreeMap<usize, Prefill>,
     pub decode_step: DecodeStep,
 }
@@ -70,7 +70,8 @@ impl SequenceState {
     }
 }
 
-fn tape(engine: &Engine) -> Tape {
+/// An empty tape for an engine.
+pub(super) fn tape(engine: &Engine) -> Tape {
     let layout: Arc<Layout> = Arc::clone(engine.layout());
     Tape::new(layout, engine.precision())
 }

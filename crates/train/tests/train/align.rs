@@ -13,7 +13,7 @@ use myxtts_train::bad_records::BadRecords;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::RecordSplit;
-use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, TokenTargets};
+use myxtts_train::stages::dvae::{DvaeSettings, TokenTargets};
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Regularization};
 use myxtts_train::stages::{Stage, StageCore};
 use myxtts_train::{ComputeDevice, Model};

@@ -22,7 +22,7 @@ use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::replica_slice::Replicas;
 use myxtts_train::stages::RecordSplit;
-use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, TokenTargets};
+use myxtts_train::stages::dvae::{DvaeSettings, MelDevice, TokenTargets};
 use myxtts_train::stages::gpt::{Conditioning, GptForecast, GptSettings, GptStage};
 use myxtts_train::stages::{Stage, StageCore};
 use myxtts_train::{ComputeDevice, Model};

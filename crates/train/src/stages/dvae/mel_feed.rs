@@ -1,8 +1,9 @@
 //! Windows of mels that a device computes from waveforms, for batches that the model's device trains on. The windows are
 //! those of the cache, sampled alike; their values are equal up to rounding.
 
+use super::batches::learning;
 use super::token_targets::{self, AUDIO_WITH_TOKEN, WithTokens};
-use super::{DvaeBatch, DvaeSettings, Ready, learning};
+use super::{DvaeBatch, DvaeSettings, Ready};
 use crate::error::TrainError;
 use crate::feed::{Finisher, Maker, field, maker_of};
 use crate::stages::gpt::conditioning_engine::{ConditioningEngine, HasMelInput, SharedEngine};
