@@ -28,6 +28,7 @@ use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::{Declare, Released};
 use myxtts_run::memory_size::memory_size;
 use myxtts_run::plan::Recipe;
+use myxtts_run::seed::Seed;
 use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::{Control, Engine, EngineOptions, Layout, Report, Training};
 use serde_json::{Value, json};
