@@ -1,10 +1,11 @@
 //! `myxtts devices`: the CPU, the GPUs and the CUDA libraries, and how to install those that are missing.
 
 use myxtts_run::exit::Exit;
+use myxtts_run::memory_size::memory_size;
 use myxtts_tensor::cuda::library::{Library, Status};
 use myxtts_tensor::device::{self, Cpu, Device, Gpu, Inventory};
 
-use crate::output::{print, print_json, size};
+use crate::output::{print, print_json};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -29,8 +30,13 @@ fn as_text(inventory: &Inventory) -> String {
     let mut rows = vec![("cpu".to_owned(), cpu(&inventory.cpu))];
     rows.extend(inventory.gpus.iter().map(|each| (Device::Cuda(each.index).to_string(), gpu(each))));
     rows.extend(inventory.no_gpus.iter().map(|reason| ("gpu".to_owned(), format!("none: {reason}"))));
-    for (library, status) in inventory.libraries.iter() {
-        rows.push((label(library).to_owned(), found(library, status)));
+    let (missing, shown): (Vec<_>, Vec<_>) =
+        inventory.libraries.iter().partition(|(_, status)| inventory.gpus.is_empty() && is_not_found(status));
+    rows.extend(
+        shown.into_iter().map(|(library, status)| (label(library).to_owned(), found(library, status))),
+    );
+    if !missing.is_empty() {
+        rows.push(("libraries".to_owned(), not_needed(&missing)));
     }
     let chosen = &inventory.default;
     let (first, reason) = match &inventory.no_gpus {
@@ -78,9 +84,25 @@ fn gpu(gpu: &Gpu) -> String {
 
 fn memory(total: u64, free: Option<u64>) -> String {
     match free {
-        Some(free) => format!("{} memory ({} free)", size(total), size(free)),
-        None => format!("{} memory", size(total)),
+        Some(free) => format!("{} memory ({} free)", memory_size(total), memory_size(free)),
+        None => format!("{} memory", memory_size(total)),
     }
+}
+
+fn is_not_found(status: &Status) -> bool {
+    matches!(status, Status::Missing(missing) if missing.refused.is_empty())
+}
+
+/// The libraries that a machine without a GPU lacks, in one line.
+fn not_needed(missing: &[(Library, &Status)]) -> String {
+    let names: Vec<&str> = missing.iter().map(|(library, _)| label(*library)).collect();
+    let driver = missing.iter().find_map(|(library, status)| match status {
+        Status::Missing(missing) if *library == Library::Driver => Some(&missing.install),
+        _ => None,
+    });
+    let first = driver
+        .map_or(String::new(), |install| format!("; if there is one, install its driver first: {install}"));
+    format!("needed only with a GPU, and not found: {}{first}", names.join(", "))
 }
 
 fn found(library: Library, status: &Status) -> String {

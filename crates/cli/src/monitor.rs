@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use myxtts_monitor::sample::{ClockLimit, GpuSample, HostSample, RunSample, Sample, Unit};
 use myxtts_monitor::{AttachedRun, LocalMachine, Monitor, SampleLog, Summary};
 use myxtts_run::exit::Exit;
+use myxtts_run::memory_size::memory_size;
 use serde_json::json;
 
 use crate::output::{errln, outln, print, size};
@@ -150,7 +151,7 @@ fn block(sample: &Sample, passed: Duration) -> Vec<String> {
         lines.push(format!("GPU {index} {}", gpu_line(gpu)));
         for process in gpu.processes.iter().take(SHOWN_PROCESSES) {
             let name = process.name.as_deref().unwrap_or("-");
-            lines.push(format!("  process {} {name} {}", process.pid, bytes(process.memory)));
+            lines.push(format!("  process {} {name} {}", process.pid, memory(process.memory)));
         }
         if gpu.processes.len() > SHOWN_PROCESSES {
             lines.push(format!("  and {} more processes", gpu.processes.len() - SHOWN_PROCESSES));
@@ -164,18 +165,18 @@ fn host(host: &HostSample) -> String {
     let mut text = format!(
         "CPU {}, memory {} of {}",
         number(host.cpu, "%"),
-        bytes(host.memory_used),
-        bytes(host.memory_total)
+        memory(host.memory_used),
+        memory(host.memory_total)
     );
     if host.run_cpu.is_some() || host.run_memory.is_some() {
-        let (cpu, memory) = (number(host.run_cpu, "% of a core"), bytes(host.run_memory));
-        text += &format!(", process of the run {cpu}, {memory}");
+        let (cpu, held) = (number(host.run_cpu, "% of a core"), memory(host.run_memory));
+        text += &format!(", process of the run {cpu}, {held}");
     }
     text
 }
 
 fn gpu_line(gpu: &GpuSample) -> String {
-    let rate = |value: Option<f64>| format!("{}/s", bytes(value.map(|value| value as u64)));
+    let rate = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{}/s", size(value as u64)));
     let limits = match &gpu.limits {
         None => "limits -".to_owned(),
         Some(limits) if limits.is_empty() => "not limited".to_owned(),
@@ -187,7 +188,7 @@ fn gpu_line(gpu: &GpuSample) -> String {
     [
         gpu.name.clone().unwrap_or_else(|| "-".to_owned()),
         format!("{} busy", number(gpu.utilisation, "%")),
-        format!("memory {} of {}", bytes(gpu.memory_used), bytes(gpu.memory_total)),
+        format!("memory {} of {}", memory(gpu.memory_used), memory(gpu.memory_total)),
         format!("{} of {}", number(gpu.power, "W"), number(gpu.power_limit, "W")),
         number(gpu.temperature, "°C"),
         format!("SM {} of {}", number(gpu.sm_clock, "MHz"), number(gpu.sm_clock_max, "MHz")),
@@ -233,8 +234,8 @@ fn number(value: Option<f64>, unit: &str) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.0} {unit}"))
 }
 
-fn bytes(value: Option<u64>) -> String {
-    value.map_or("-".to_owned(), size)
+fn memory(value: Option<u64>) -> String {
+    value.map_or("-".to_owned(), memory_size)
 }
 
 fn as_text(summary: &Summary) -> String {
@@ -285,7 +286,7 @@ fn as_text(summary: &Summary) -> String {
 fn in_unit(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Percent => format!("{value:.1} %"),
-        Unit::Bytes => size(value as u64),
+        Unit::Bytes => memory_size(value as u64),
         Unit::BytesPerSecond => format!("{}/s", size(value as u64)),
         Unit::Watts => format!("{value:.1} W"),
         Unit::Celsius => format!("{value:.1} °C"),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use myxtts_run::config::{Key, Section};
 use myxtts_run::exit::Exit;
+use myxtts_run::memory_size::memory_size;
 use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_train::corpus::{Assembled, assemble};
@@ -131,7 +132,7 @@ fn text(report: &SweepReport, written: Option<&Path>) -> String {
             cell.workers,
             cell.prefetch,
             figures.step_ms,
-            crate::output::size(figures.planned_bytes),
+            memory_size(figures.planned_bytes),
             share(figures.wait_share),
             figures.busy.map_or_else(|| "-".to_owned(), share),
         ));
@@ -139,7 +140,7 @@ fn text(report: &SweepReport, written: Option<&Path>) -> String {
     for PlannedBatch { batch_size, bytes } in &report.too_large {
         text.push_str(&format!(
             "{batch_size:>6} does not fit: it is planned to take {}\n",
-            crate::output::size(*bytes)
+            memory_size(*bytes)
         ));
     }
     text.push_str(&format!("chosen: {}\n", report.rule));

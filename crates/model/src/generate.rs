@@ -8,106 +8,26 @@
 //!
 //! The step is one program for all positions, so on CUDA it is captured once. Texts are padded to a few lengths.
 
+mod error;
 mod forced;
 pub mod many;
+mod programs;
 pub mod slots;
 
+pub use error::GenerateError;
 pub use forced::Forced;
 pub use many::SpeechRequest;
 pub use slots::{SlotId, SlotOptions, SlotOutput, Slots};
 
 use crate::declare::{Declare, Released};
-use crate::gpt::{Caches, Gpt, GptSizes, StepInputs, StepOutputs};
+use crate::gpt::{Gpt, GptSizes};
 use crate::sampling::{Sampler, SamplingOptions, StopReason};
-use myxtts_tensor::{
-    Control, DType, Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision, Program, Tape,
-    Value,
-};
-use std::collections::BTreeMap;
+use myxtts_tensor::{Control, Device, Engine, EngineOptions, Error, InitialWeights, Precision};
+use programs::{Conditioning, SequenceState};
 use std::sync::Arc;
-
-/// Texts are padded to a multiple of this many positions, so that few prefill programs are built.
-const TEXT_PADDING: usize = 32;
 
 /// Codes the original keeps free at the end of its position table.
 const RESERVED_POSITIONS: usize = 3;
-
-/// Reasons why nothing was generated.
-#[derive(Debug, thiserror::Error)]
-pub enum GenerateError {
-    /// The device failed.
-    #[error(transparent)]
-    Engine(#[from] Error),
-    /// The text is empty.
-    #[error("the text has no tokens")]
-    NoText,
-    /// The text is too long.
-    #[error("the text has {found} tokens, but the model accepts at most {most}: split it into sentences")]
-    TextTooLong {
-        /// Tokens of the text.
-        found: usize,
-        /// Maximum tokens.
-        most: usize,
-    },
-    /// A token is outside the vocabulary.
-    #[error("the text has token {id}, but the model has 0 to {last}: does the vocabulary belong to another model?", last = .vocabulary - 1)]
-    Token {
-        /// The token.
-        id: i32,
-        /// Size of the vocabulary.
-        vocabulary: usize,
-    },
-    /// The recording has too many codes.
-    #[error(
-        "the recording has {found} codes, but the model accepts at most {most}: split it into shorter ones"
-    )]
-    CodesTooLong {
-        /// Codes of the recording.
-        found: usize,
-        /// Maximum codes.
-        most: usize,
-    },
-    /// A code is outside the codebook.
-    #[error("the recording has code {id}, but the model has 0 to {last}: does the DVAE belong to another model?", last = .vocabulary - 1)]
-    Code {
-        /// The code.
-        id: i32,
-        /// Number of codes.
-        vocabulary: usize,
-    },
-    /// The voice was encoded by another model.
-    #[error("the voice has {found} values, but this model expects {wanted}: it was encoded by another model")]
-    Voice {
-        /// Values of the voice.
-        found: usize,
-        /// Values this model expects.
-        wanted: usize,
-    },
-    /// The reference is shorter than one mel frame.
-    #[error("the reference is shorter than one mel frame")]
-    NoFrames,
-    /// Text and codes cannot form a sequence.
-    #[error(transparent)]
-    Sequence(#[from] crate::sequence::SequenceError),
-    /// The model's outputs are NaN or Inf.
-    #[error("the model's outputs after {codes} codes are NaN or Inf: its weights are damaged")]
-    NotNumbers {
-        /// Codes generated before.
-        codes: usize,
-    },
-    /// All slots are in use.
-    #[error("all {slots} slots are in use: release one, or create more")]
-    NoFreeSlot {
-        /// Number of slots.
-        slots: usize,
-    },
-    /// The slot was released.
-    #[error("this slot was released")]
-    ReleasedSlot,
-    /// Guidance was requested from slots created without it.
-    #[error("these slots do not support guidance: create them with `guided`")]
-    NotGuided,
-}
 
 /// Generated speech.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,33 +50,6 @@ pub struct Step<'a> {
     pub logits: &'a [f32],
     /// The state that predicted it.
     pub latent: &'a [f32],
-}
-
-struct Conditioning {
-    frames: usize,
-    program: Program,
-    mels: Value,
-    vectors: Value,
-}
-
-struct Prefill {
-    program: Program,
-    voice: Value,
-    text: Value,
-    position: Value,
-}
-
-struct DecodeStep {
-    program: Program,
-    inputs: StepInputs,
-    next: StepOutputs,
-}
-
-/// Caches and programs of one sequence.
-struct SequenceState {
-    caches: Caches,
-    prefills: BTreeMap<usize, Prefill>,
-    decode_step: DecodeStep,
 }
 
 /// A GPT on a device, ready to generate.
@@ -393,39 +286,6 @@ fn check(sizes: &GptSizes, voice: &[f32], text: &[i32]) -> Result<(), GenerateEr
     }
 }
 
-impl SequenceState {
-    fn new(engine: &mut Engine, gpt: &Gpt, caches: Caches) -> Result<SequenceState, Error> {
-        let decode_step = DecodeStep::new(engine, gpt, &caches)?;
-        Ok(SequenceState { caches, prefills: BTreeMap::new(), decode_step })
-    }
-
-    /// Writes voice and text to the caches and returns the number of rows they take.
-    fn begin(
-        &mut self,
-        engine: &mut Engine,
-        gpt: &Gpt,
-        voice: &[f32],
-        text: &[i32],
-    ) -> Result<usize, GenerateError> {
-        let sizes = &gpt.sizes;
-        let positions = text.len() + 2;
-        let padded = positions.next_multiple_of(TEXT_PADDING).min(sizes.text_positions());
-        let mut ids = vec![sizes.stop_text; padded];
-        ids[0] = sizes.start_text;
-        ids[1..=text.len()].copy_from_slice(text);
-        let prefill = match self.prefills.remove(&padded) {
-            Some(prefill) => prefill,
-            None => Prefill::new(engine, gpt, &self.caches, padded)?,
-        };
-        let prefill = self.prefills.entry(padded).or_insert(prefill);
-        engine.write(&prefill.program, prefill.voice, voice)?;
-        engine.write_i32(&prefill.program, prefill.text, &ids)?;
-        engine.write_i32(&prefill.program, prefill.position, &[0])?;
-        engine.run(&mut prefill.program, &Control::default())?;
-        Ok(sizes.perceiver.latents + positions)
-    }
-}
-
 /// Classifier-free guidance: moves logits away from those without the text. STOP's probability is unchanged: without a
 /// text there is no position where it belongs, and guidance that sharpens all codes but STOP would let speech run on.
 fn guide(logits: &mut [f32], others: &[f32], guidance: f32, stop: i32) {
@@ -455,65 +315,6 @@ fn guide(logits: &mut [f32], others: &[f32], guidance: f32, stop: i32) {
 /// Returns the first id that is not a row of a table of `rows` rows.
 fn out_of_range(ids: &[i32], rows: usize) -> Option<i32> {
     ids.iter().copied().find(|&id| !usize::try_from(id).is_ok_and(|id| id < rows))
-}
-
-fn tape(engine: &Engine) -> Tape {
-    let layout: Arc<Layout> = Arc::clone(engine.layout());
-    Tape::new(layout, engine.precision())
-}
-
-impl Conditioning {
-    fn new(engine: &mut Engine, gpt: &Gpt, frames: usize) -> Result<Conditioning, Error> {
-        let mut tape = tape(engine);
-        let mels = tape.input([1, frames, gpt.sizes.conditioning.mels], DType::F32);
-        let vectors = gpt.condition(&mut tape, mels, None);
-        tape.keep(vectors);
-        Ok(Conditioning { frames, program: engine.load(tape)?, mels, vectors })
-    }
-}
-
-impl Prefill {
-    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches, positions: usize) -> Result<Prefill, Error> {
-        let mut tape = tape(engine);
-        let dtype = tape.dtype();
-        let voice = tape.input([1, gpt.sizes.perceiver.latents, gpt.sizes.width], dtype);
-        let text = tape.input([1, positions], DType::I32);
-        let position = tape.input([1], DType::I32);
-        gpt.begin(&mut tape, caches, voice, text, position);
-        Ok(Prefill { program: engine.load(tape)?, voice, text, position })
-    }
-}
-
-impl DecodeStep {
-    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches) -> Result<DecodeStep, Error> {
-        let mut tape = tape(engine);
-        let inputs = StepInputs {
-            code: tape.input([1, 1], DType::I32),
-            code_position: tape.input([1, 1], DType::I32),
-            position: tape.input([1], DType::I32),
-        };
-        let next = gpt.step(&mut tape, caches, inputs);
-        [next.latent, next.logits].into_iter().for_each(|value| tape.keep(value));
-        Ok(DecodeStep { program: engine.load(tape)?, inputs, next })
-    }
-
-    /// Computes logits and state over the code `before`, at `code_position` among the codes and `row` of the
-    /// sequence.
-    fn run(
-        &mut self,
-        engine: &mut Engine,
-        before: i32,
-        code_position: usize,
-        row: usize,
-    ) -> Result<(Vec<f32>, Vec<f32>), Error> {
-        // Both are bounded by table sizes, far below 2^31.
-        let told = [(self.inputs.code, before), (self.inputs.code_position, code_position as i32)];
-        for (value, number) in told.into_iter().chain([(self.inputs.position, row as i32)]) {
-            engine.write_i32(&self.program, value, &[number])?;
-        }
-        engine.run(&mut self.program, &Control::default())?;
-        Ok((engine.read(&self.program, self.next.logits)?, engine.read(&self.program, self.next.latent)?))
-    }
 }
 
 #[cfg(test)]

@@ -11,90 +11,23 @@ mod cached;
 mod codebook_start;
 mod diagonal;
 mod inputs;
+mod losses;
+mod sizes;
 
 pub use cached::{Caches, StepInputs, StepOutputs};
 pub use inputs::{Condition, FrameLengths, GptInputs, GptShape, GptTargets};
+pub use losses::{GptLosses, LossWeights};
+pub use sizes::GptSizes;
 
 use crate::affine::torch_linear;
-use crate::conditioning::{ConditioningEncoder, ConditioningSizes};
+use crate::conditioning::ConditioningEncoder;
 use crate::declare::{Affine, Declare};
 use crate::lora::{Adapter, LoraLinear, LoraSizes};
-use crate::perceiver::{Perceiver, PerceiverSizes};
+use crate::perceiver::Perceiver;
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::attention::{Mask, Order};
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
-
-/// Sizes of the GPT.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GptSizes {
-    /// Number of blocks.
-    pub layers: usize,
-    /// Hidden channels.
-    pub width: usize,
-    /// Attention heads per block.
-    pub heads: usize,
-    /// Rows of the text embedding.
-    pub text_vocabulary: usize,
-    /// Rows of the audio embedding: the codes, START and STOP.
-    pub audio_vocabulary: usize,
-    /// Maximum text tokens per sequence, without START and STOP.
-    pub max_text: usize,
-    /// Maximum codes per sequence, without START and STOP.
-    pub max_audio: usize,
-    /// Id of the text START.
-    pub start_text: i32,
-    /// Id of the text STOP, also used for padding.
-    pub stop_text: i32,
-    /// Id of the audio START.
-    pub start_audio: i32,
-    /// Id of the audio STOP, also used for padding.
-    pub stop_audio: i32,
-    /// Samples per code.
-    pub code_stride: usize,
-    /// Sizes of the conditioning encoder.
-    pub conditioning: ConditioningSizes,
-    /// Sizes of the perceiver.
-    pub perceiver: PerceiverSizes,
-}
-
-impl GptSizes {
-    /// Sizes of a GPT with everything else derived as in the release; `codes` is the DVAE's number of codes.
-    pub fn of(layers: usize, width: usize, heads: usize, text_vocabulary: usize, codes: usize) -> GptSizes {
-        GptSizes {
-            layers,
-            width,
-            heads,
-            text_vocabulary,
-            audio_vocabulary: codes + 2,
-            max_text: 402,
-            max_audio: 605,
-            start_text: 261,
-            stop_text: 0,
-            start_audio: codes as i32,
-            stop_audio: codes as i32 + 1,
-            code_stride: 1024,
-            conditioning: ConditioningSizes::of(width, heads),
-            perceiver: PerceiverSizes::of(width),
-        }
-    }
-
-    /// XTTS-v2 as released since 2.0.3.
-    pub fn v2() -> GptSizes {
-        GptSizes::of(30, 1024, 16, 6681, 1024)
-    }
-
-    /// Rows of the text position table, including START and STOP.
-    pub fn text_positions(&self) -> usize {
-        self.max_text + 2
-    }
-
-    /// Rows of the audio position table: the codes, START, STOP, and one that the original counts for its conditioning.
-    pub fn audio_positions(&self) -> usize {
-        self.max_audio + 3
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
@@ -178,75 +111,6 @@ pub struct Trace {
     pub input: Option<Value>,
     /// Output of each block.
     pub blocks: Vec<Value>,
-}
-
-/// Weights of the losses.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LossWeights {
-    /// Weight of the text loss.
-    pub text: f32,
-    /// Weight of the code loss.
-    pub mel: f32,
-    /// Weight of the alignment head's loss.
-    pub alignment: f32,
-    /// Weight of the acoustic head's loss.
-    pub acoustic: f32,
-    /// Label smoothing: the share of each target spread over all classes.
-    pub smoothing: f32,
-}
-
-impl Default for LossWeights {
-    fn default() -> LossWeights {
-        LossWeights { text: 0.01, mel: 1.0, alignment: 0.0, acoustic: 0.0, smoothing: 0.0 }
-    }
-}
-
-/// Losses of a step, each one f32.
-#[derive(Clone, Copy, Debug)]
-pub struct GptLosses {
-    /// The weighted sum that is minimised.
-    pub total: Value,
-    /// Mean over the text targets that count.
-    pub text: Value,
-    /// Mean over the code targets that count.
-    pub mel: Value,
-    /// Number of codes predicted correctly.
-    pub mel_correct: Value,
-    /// Number of codes that count.
-    pub mel_count: Value,
-    /// Loss of the alignment head and its number of correct answers, if it has targets.
-    pub alignment: Option<(Value, Value)>,
-    /// Mean absolute error of the acoustic head over all positions, if it has targets.
-    pub acoustic: Option<Value>,
-}
-
-impl GptLosses {
-    /// Number of report notes used by these losses.
-    pub const NOTES: usize = 7;
-
-    /// Returns the weighted sum of the losses.
-    pub fn weighted(&self, tape: &mut Tape, weights: LossWeights) -> Value {
-        let mut parts = vec![(self.text, weights.text), (self.mel, weights.mel)];
-        parts.extend(self.alignment.map(|(loss, _)| (loss, weights.alignment)));
-        parts.extend(self.acoustic.map(|loss| (loss, weights.acoustic)));
-        tape.weighted_sum(&parts)
-    }
-
-    /// Writes text loss, code loss, correct codes, counted codes, the alignment head's loss and correct answers, and
-    /// the acoustic head's loss into the report's notes from `first` on. Accuracy is the third over the fourth. All of
-    /// them can be summed over steps and replicas.
-    pub fn note(&self, tape: &mut Tape, first: usize) {
-        for (i, value) in [self.text, self.mel, self.mel_correct, self.mel_count].into_iter().enumerate() {
-            tape.note(first + i, value);
-        }
-        if let Some((loss, correct)) = self.alignment {
-            tape.note(first + 4, loss);
-            tape.note(first + 5, correct);
-        }
-        if let Some(loss) = self.acoustic {
-            tape.note(first + 6, loss);
-        }
-    }
 }
 
 impl Gpt {
@@ -399,31 +263,6 @@ impl Gpt {
         let (x, _) = self.trunk(tape, inputs, &GptOptions::default());
         let (_, mel) = self.segments(tape, inputs);
         self.finish(tape, x, mel)
-    }
-
-    /// Computes the losses of a training pass.
-    pub fn losses(
-        &self,
-        tape: &mut Tape,
-        outputs: &GptOutputs,
-        targets: &GptTargets,
-        weights: LossWeights,
-    ) -> GptLosses {
-        tape.scope("loss", |tape| {
-            let text = tape.cross_entropy(outputs.text_logits, targets.text, weights.smoothing);
-            let mel = tape.cross_entropy(outputs.mel_logits, targets.mel, weights.smoothing);
-            let alignment = outputs.alignment_logits.zip(targets.spoken).map(|(logits, spoken)| {
-                let found = tape.cross_entropy(logits, spoken, 0.0);
-                (found.loss, found.correct)
-            });
-            let acoustic =
-                outputs.acoustic.zip(targets.acoustic).map(|(made, mels)| tape.l1_loss(made, mels));
-            let (mel_correct, mel_count) = (mel.correct, mel.count);
-            let (text, mel) = (text.loss, mel.loss);
-            let mut losses = GptLosses { total: mel, text, mel, mel_correct, mel_count, alignment, acoustic };
-            losses.total = losses.weighted(tape, weights);
-            losses
-        })
     }
 
     fn condition_traced(

@@ -140,7 +140,7 @@ impl FolderError {
 
 fn existing(names: &[String]) -> String {
     match names {
-        [] => String::new(),
+        [] => "; there are no other runs in it: --runs-dir names another folder of runs".to_owned(),
         names => format!("; existing runs: {}", names[names.len().saturating_sub(10)..].join(", ")),
     }
 }

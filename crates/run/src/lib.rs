@@ -6,7 +6,7 @@
 //! [`seed`] -> [`regular_file`] and [`mmap`] (reading files), [`durable`], [`output_path`] and [`lock`] (writing
 //! files) -> [`folder`] (`runs/NAME`) -> [`schedule`] (learning rate) -> [`guard`] and [`loss_trend`] (loss
 //! monitoring) -> [`events`] and [`tensorboard`] (logs) -> [`checkpoint`] -> [`progress`] -> [`exit`].
-//! [`procfs`] parses the files of Linux's `/proc`, [`statistics`] has the median.
+//! [`procfs`] parses the files of Linux's `/proc`, [`statistics`] has the median, [`memory_size`] amounts of memory in words.
 
 pub mod checkpoint;
 pub mod config;
@@ -17,6 +17,7 @@ pub mod folder;
 pub mod guard;
 pub mod lock;
 pub mod loss_trend;
+pub mod memory_size;
 pub mod mmap;
 pub mod output_path;
 pub mod plan;

@@ -1,54 +1,21 @@
 //! Guesses the language of a text.
 
+use myxtts_text::script::{Script, is_persian};
+
 /// Guesses the language of a text by its letters, among the languages of a model; `None` if the model has none.
 pub fn guess_language(text: &str, languages: &[String]) -> Option<String> {
     let is_known = |language: &&str| languages.iter().any(|known| known == language);
-    let candidates: &[&str] = match script(text) {
-        Script::Persian => &["fa", "ar"],
-        Script::Arabic => &["ar", "fa"],
-        Script::Cyrillic => &["ru"],
-        Script::Han => &["zh-cn", "zh", "ja"],
-        Script::Kana => &["ja"],
-        Script::Hangul => &["ko"],
-        Script::Devanagari => &["hi"],
-        Script::Other => &["en"],
+    let candidates: &[&str] = match Script::of_text(text) {
+        Some(Script::Arabic) if is_persian([text].into_iter()) => &["fa", "ar"],
+        Some(Script::Arabic) => &["ar", "fa"],
+        Some(Script::Cyrillic) => &["ru"],
+        Some(Script::Han) => &["zh-cn", "zh", "ja"],
+        Some(Script::Kana) => &["ja"],
+        Some(Script::Hangul) => &["ko"],
+        Some(Script::Devanagari) => &["hi"],
+        Some(Script::Latin) | None => &["en"],
     };
     candidates.iter().copied().find(is_known).map(str::to_owned).or_else(|| languages.first().cloned())
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Script {
-    Persian,
-    Arabic,
-    Cyrillic,
-    Han,
-    Kana,
-    Hangul,
-    Devanagari,
-    Other,
-}
-
-/// The script of most letters. Han with any kana is Japanese; Arabic with a letter that only Persian has is Persian.
-fn script(text: &str) -> Script {
-    use Script::*;
-    let of = |c: char| match c {
-        '\u{600}'..='\u{6ff}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' => Arabic,
-        '\u{400}'..='\u{52f}' => Cyrillic,
-        '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}' => Han,
-        '\u{3041}'..='\u{30ff}' => Kana,
-        '\u{1100}'..='\u{11ff}' | '\u{ac00}'..='\u{d7af}' => Hangul,
-        '\u{900}'..='\u{97f}' => Devanagari,
-        _ => Other,
-    };
-    let count = |script: Script| text.chars().filter(|&c| c.is_alphabetic() && of(c) == script).count();
-    let scripts = [Other, Arabic, Cyrillic, Han, Kana, Hangul, Devanagari];
-    // `max_by_key` returns the last of equals; reversed, that is the first.
-    let most = scripts.into_iter().rev().max_by_key(|&script| count(script)).unwrap_or(Other);
-    match most {
-        Arabic if text.contains(['پ', 'چ', 'ژ', 'گ', 'ک', 'ی', '\u{200c}']) => Persian,
-        Han if count(Kana) > 0 => Kana,
-        most => most,
-    }
 }
 
 #[cfg(test)]
@@ -66,6 +33,7 @@ mod tests {
             ("Привет", "ru"),
             ("今天天气很好", "zh-cn"),
             ("今日は天気がいい", "ja"),
+            ("我们今天去北京の公园看樱花", "zh-cn"),
             ("안녕하세요", "ko"),
             ("नमस्ते", "hi"),
             ("123", "en"),

@@ -30,6 +30,7 @@ mod numbers;
 mod persian;
 mod punctuation;
 mod rewrite;
+pub mod script;
 mod web;
 
 use std::fmt;

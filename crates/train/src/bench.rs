@@ -12,7 +12,7 @@ pub mod variants;
 use crate::error::TrainError;
 use crate::stages::Stage;
 use crate::statistics::{median, percentile, variation};
-use crate::step_timer::{StepTimer, TimedStep, control};
+use crate::step_queue::{CompletedStep, StepQueue, control};
 use myxtts_run::plan::Recipe;
 use myxtts_run::procfs::ProcessStat;
 use myxtts_run::seed::Seed;
@@ -131,21 +131,21 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn run(&mut self, steps: u64) -> Result<Vec<Timed>, TrainError> {
-        let mut timer = StepTimer::start(self.stage, self.ahead);
+        let mut in_flight = StepQueue::start(self.stage);
         let mut done = Vec::with_capacity(steps as usize);
         for step in self.next..self.next + steps {
             let queued = self.stage.submit(step, &control(self.recipe, step, self.seed.at(step)))?;
-            timer.push(queued.ticket, (queued.shape, queued.rows, queued.waited));
-            done.extend(timer.complete(self.stage)?.into_iter().map(Timed::from));
+            in_flight.push(queued.ticket, (queued.shape, queued.rows, queued.waited));
+            done.extend(in_flight.complete(self.ahead, self.stage)?.into_iter().map(Timed::from));
         }
-        done.extend(timer.complete_all(self.stage)?.into_iter().map(Timed::from));
+        done.extend(in_flight.complete(0, self.stage)?.into_iter().map(Timed::from));
         self.next += steps;
         Ok(done)
     }
 }
 
-impl From<TimedStep<([usize; 3], u64, Duration)>> for Timed {
-    fn from(timed: TimedStep<([usize; 3], u64, Duration)>) -> Timed {
+impl From<CompletedStep<([usize; 3], u64, Duration)>> for Timed {
+    fn from(timed: CompletedStep<([usize; 3], u64, Duration)>) -> Timed {
         let (shape, rows, waited) = timed.step;
         let spanned = timed.on_device.map(|time| time.as_secs_f64());
         Timed { shape, rows, seconds: timed.period.as_secs_f64(), spanned, waited }

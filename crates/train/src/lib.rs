@@ -83,7 +83,7 @@ pub mod run_request;
 mod training_run;
 
 pub mod statistics;
-mod step_timer;
+mod step_queue;
 
 pub mod bench;
 pub mod diagnose;

@@ -62,6 +62,14 @@ struct Tensor {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     tensors: BTreeMap<String, Tensor>,
+    about: About,
+    /// Parts that serve as a starting point and are trained again.
+    begun: Vec<&'static str>,
+}
+
+/// What a model has besides its tensors.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct About {
     parts: BTreeMap<String, Value>,
     trained: BTreeMap<String, Value>,
     vocabulary: Option<Vec<u8>>,
@@ -70,8 +78,6 @@ pub struct Model {
     licence: String,
     /// How text and recordings are preprocessed.
     reading: Option<Reading>,
-    /// Parts that serve as a starting point and are trained again.
-    begun: Vec<&'static str>,
 }
 
 impl Model {
@@ -81,16 +87,17 @@ impl Model {
             return Ok(Model::default());
         }
         let folder = ModelFolder::open(path)?;
-        let mut model = Model {
-            parts: folder.manifest().parts.clone(),
-            trained: folder.manifest().trained.clone(),
+        let manifest = folder.manifest();
+        let about = About {
+            parts: manifest.parts.clone(),
+            trained: manifest.trained.clone(),
             vocabulary: folder.text(VOCABULARY)?,
             config: folder.text(CONFIG)?,
-            source: folder.manifest().source.clone(),
-            licence: folder.manifest().licence.clone(),
-            reading: folder.manifest().reading.clone(),
-            ..Model::default()
+            source: manifest.source.clone(),
+            licence: manifest.licence.clone(),
+            reading: manifest.reading.clone(),
         };
+        let mut model = Model { about, ..Model::default() };
         for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
             let Some(file) = folder.part(part) else { continue };
             for name in file.names() {
@@ -105,12 +112,12 @@ impl Model {
 
     /// Whether the model has a finished part.
     pub fn has(&self, part: &str) -> bool {
-        self.parts.contains_key(part)
+        self.about.parts.contains_key(part)
     }
 
     /// Whether the model has no tensors.
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.about.parts.is_empty()
     }
 
     /// Sets the parts that serve as a starting point and are trained again.
@@ -165,13 +172,13 @@ impl Model {
 
     /// Sets the vocabulary that text is tokenised with.
     pub(crate) fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
-        self.vocabulary = Some(tokenizer.to_json());
+        self.about.vocabulary = Some(tokenizer.to_json());
     }
 
     /// Sets how text and recordings are preprocessed; returns the previous value if it differs.
     pub(crate) fn set_reading(&mut self, reading: Reading) -> Option<Reading> {
-        let before = self.reading.replace(reading);
-        before.filter(|before| self.reading.as_ref() != Some(before))
+        let before = self.about.reading.replace(reading);
+        before.filter(|before| self.about.reading.as_ref() != Some(before))
     }
 
     /// Adopts a vocabulary. The rows of an existing GPT belong to its tokens: the vocabulary must be its own or an extension
@@ -181,7 +188,7 @@ impl Model {
         tokenizer: &Tokenizer,
         seed: u64,
     ) -> Result<Option<(usize, usize)>, TrainError> {
-        let before = self.vocabulary.take();
+        let before = self.about.vocabulary.take();
         self.set_vocabulary(tokenizer);
         if !self.has(GPT) {
             return Ok(None);
@@ -218,7 +225,7 @@ impl Model {
             self.set(name, &shape, &grow_table(name, &old, width, tokens, seed));
         }
         // A part that was trained here has its sizes in the manifest; those of an imported one come from its shapes.
-        if let Some(said) = self.parts.get_mut(GPT).and_then(|gpt| gpt.get_mut("text_vocabulary")) {
+        if let Some(said) = self.about.parts.get_mut(GPT).and_then(|gpt| gpt.get_mut("text_vocabulary")) {
             *said = tokens.into();
         }
         Ok(Some((rows, tokens)))
@@ -227,7 +234,7 @@ impl Model {
     /// The sizes of the GPT, if there is one: from the manifest, or from the shapes of an imported one; checked against
     /// its tensors.
     pub fn gpt_sizes(&self, tokenizer: &Tokenizer) -> Result<Option<GptSizes>, TrainError> {
-        let Some(said) = self.parts.get(GPT) else { return Ok(None) };
+        let Some(said) = self.about.parts.get(GPT) else { return Ok(None) };
         let shapes = self.gpt_shapes();
         let sizes = match serde_json::from_value(said.clone()) {
             Ok(sizes) => sizes,
@@ -270,18 +277,18 @@ impl Model {
             let from = if range.end <= averages.len() { &averages } else { &weights };
             self.set(&tensor.name, &tensor.shape, &tensor.to_released(&from[range]));
         }
-        self.parts.insert(part.to_owned(), sizes);
+        self.about.parts.insert(part.to_owned(), sizes);
         Ok(())
     }
 
     /// Stores how a part was trained, for the manifest.
     pub(crate) fn set_trained(&mut self, part: &str, how: Value) {
-        self.trained.insert(part.to_owned(), how);
+        self.about.trained.insert(part.to_owned(), how);
     }
 
     /// How a part was trained; `None` if that is not known.
     pub fn trained(&self, part: &str) -> Option<&Value> {
-        self.trained.get(part)
+        self.about.trained.get(part)
     }
 
     /// Fills an engine's parameters. Those that the model lacks keep their initial values, and their names are returned.
@@ -301,14 +308,14 @@ impl Model {
     /// Writes the model to a folder, replacing its content.
     pub fn write(&self, disk: &dyn Disk, path: &Path) -> Result<(), TrainError> {
         let mut writer = FolderWriter::create(disk, path, true)?;
-        writer.manifest().parts = self.parts.clone();
-        writer.manifest().trained = self.trained.clone();
-        writer.manifest().source = match self.source.as_str() {
+        writer.manifest().parts = self.about.parts.clone();
+        writer.manifest().trained = self.about.trained.clone();
+        writer.manifest().source = match self.about.source.as_str() {
             "" => "trained by myxtts".to_owned(),
             source => source.to_owned(),
         };
-        writer.manifest().licence = self.licence.clone();
-        writer.manifest().reading = self.reading.clone();
+        writer.manifest().licence = self.about.licence.clone();
+        writer.manifest().reading = self.about.reading.clone();
         for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
             let inside: Vec<(&String, &Tensor)> =
                 self.tensors.iter().filter(|(name, _)| Part::of_tensor(name) == Some(part)).collect();
@@ -321,10 +328,10 @@ impl Model {
                 .collect();
             writer.tensors(part, &specs, &mut |i| Ok(Cow::Borrowed(&inside[i].1.bytes[..])))?;
         }
-        if let Some(vocabulary) = &self.vocabulary {
+        if let Some(vocabulary) = &self.about.vocabulary {
             writer.text(VOCABULARY, vocabulary)?;
         }
-        if let Some(config) = &self.config {
+        if let Some(config) = &self.about.config {
             writer.text(CONFIG, config)?;
         }
         writer.finish()?;
@@ -336,13 +343,7 @@ impl Model {
 #[derive(Serialize, Deserialize)]
 struct Header {
     tensors: Vec<(String, ElementType, Vec<usize>, usize)>,
-    parts: BTreeMap<String, Value>,
-    trained: BTreeMap<String, Value>,
-    vocabulary: Option<Vec<u8>>,
-    config: Option<Vec<u8>>,
-    source: String,
-    licence: String,
-    reading: Option<Reading>,
+    about: About,
 }
 
 impl Model {
@@ -350,16 +351,7 @@ impl Model {
     /// included.
     pub fn to_bytes(&self) -> Result<Vec<u8>, TrainError> {
         let named = |(name, t): (&String, &Tensor)| (name.clone(), t.kind, t.shape.clone(), t.bytes.len());
-        let header = Header {
-            tensors: self.tensors.iter().map(named).collect(),
-            parts: self.parts.clone(),
-            trained: self.trained.clone(),
-            vocabulary: self.vocabulary.clone(),
-            config: self.config.clone(),
-            source: self.source.clone(),
-            licence: self.licence.clone(),
-            reading: self.reading.clone(),
-        };
+        let header = Header { tensors: self.tensors.iter().map(named).collect(), about: self.about.clone() };
         let header = serde_json::to_vec(&header).map_err(|error| TrainError::Internal(error.to_string()))?;
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend(header);
@@ -373,8 +365,7 @@ impl Model {
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
         let length = u64::from_le_bytes(*length) as usize;
         let header = rest.get(..length).ok_or_else(damaged)?;
-        let Header { tensors, parts, trained, vocabulary, config, source, licence, reading } =
-            serde_json::from_slice(header).map_err(|_| damaged())?;
+        let Header { tensors, about } = serde_json::from_slice(header).map_err(|_| damaged())?;
         let mut rest = &rest[length..];
         let mut all = BTreeMap::new();
         for (name, kind, shape, length) in tensors {
@@ -382,8 +373,7 @@ impl Model {
             rest = &rest[length..];
             all.insert(name, Tensor { kind, shape, bytes });
         }
-        let begun = Vec::new();
-        Ok(Model { tensors: all, parts, trained, vocabulary, config, source, licence, reading, begun })
+        Ok(Model { tensors: all, about, begun: Vec::new() })
     }
 }
 
@@ -431,14 +421,14 @@ impl myxtts_speak::WeightSource for Stacked<'_> {
     }
 
     fn gpt_config(&self) -> Option<&Value> {
-        self.over.parts.get(GPT).or_else(|| self.under.parts.get(GPT))
+        self.over.about.parts.get(GPT).or_else(|| self.under.about.parts.get(GPT))
     }
 
     fn vocabulary(&self) -> Result<Option<Vec<u8>>, WeightsError> {
-        Ok(self.under.vocabulary.clone())
+        Ok(self.under.about.vocabulary.clone())
     }
 
     fn reading(&self) -> Option<&Reading> {
-        self.under.reading.as_ref()
+        self.under.about.reading.as_ref()
     }
 }

@@ -139,8 +139,8 @@ pub enum RunError {
     },
     /// No batch size fits the memory of the device.
     #[error(
-        "no batch is planned to fit {:.1} GB: set data.batch_size, or data.max_seconds to leave out long clips",
-        *bytes as f64 / 1e9
+        "no batch is planned to fit {}: set data.batch_size, or data.max_seconds to leave out long clips",
+        myxtts_run::memory_size::memory_size(*bytes)
     )]
     NoBatchFits {
         /// Memory of the device, in bytes.

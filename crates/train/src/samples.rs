@@ -21,6 +21,7 @@ use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_data::utterance::Utterance;
 use myxtts_model::SamplingOptions;
+use myxtts_run::memory_size::memory_size;
 use myxtts_speak::{SpeakError, Synthesizer};
 use myxtts_tensor::Device;
 use myxtts_text::Cleaner;
@@ -100,15 +101,18 @@ pub enum SampleError {
     Voice(#[from] SpeakError),
     /// Too little memory in addition to training.
     #[error(
-        "speaking needs about {need:.1} GiB in addition to the {held:.1} GiB of training, and training.memory_limit is {limit:.1} GiB"
+        "speaking needs about {} in addition to the {} of training, and training.memory_limit is {}",
+        memory_size(*need),
+        memory_size(*held),
+        memory_size(*limit)
     )]
     Memory {
-        /// Memory that speaking needs, in GiB.
-        need: f64,
-        /// Memory that training uses, in GiB.
-        held: f64,
-        /// The limit of both, in GiB.
-        limit: f64,
+        /// Memory that speaking needs, in bytes.
+        need: u64,
+        /// Memory that training uses, in bytes.
+        held: u64,
+        /// The limit of both, in bytes.
+        limit: u64,
     },
     /// The model produced no code.
     #[error("the model does not produce speech yet")]
@@ -182,7 +186,6 @@ impl Samples<'_> {
 
     /// Checks the memory limit, which includes the memory of training.
     fn check_memory(&self, stage: &dyn Stage, model: &Stacked<'_>) -> Result<(), SampleError> {
-        const GIB: f64 = (1u64 << 30) as f64;
         let Some(limit) = self.memory_limit.filter(|_| self.machine.device != Device::Cpu) else {
             return Ok(());
         };
@@ -191,7 +194,6 @@ impl Samples<'_> {
         if need + held <= limit {
             return Ok(());
         }
-        let [need, held, limit] = [need, held, limit].map(|bytes| bytes as f64 / GIB);
         Err(SampleError::Memory { need, held, limit })
     }
 

@@ -12,6 +12,7 @@ use crate::error::TrainError;
 use crate::evaluate::listener::Listener;
 use crate::samples::Samples;
 use crate::stages::{self, Stage};
+use crate::step_queue::{Clocks, StepQueue, control};
 pub use best::BestValidation;
 use best::ValidationState;
 use myxtts_run::checkpoint::{CheckpointStore, OpenCheckpoint};
@@ -24,14 +25,12 @@ use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
 use myxtts_run::tensorboard::TensorBoard;
 use myxtts_tensor::Control;
-use myxtts_tensor::engine::Ticket;
 use pace::Pace;
 use saved::restore;
 use serde_json::json;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Steps that may be queued on a GPU before the report of the first is waited for.
 pub const AHEAD: usize = 3;
@@ -87,7 +86,6 @@ impl RunPosition {
 
 struct InFlightStep {
     step: u64,
-    ticket: Ticket,
     rows: u64,
     records: Vec<u32>,
     shape: [usize; 3],
@@ -118,7 +116,7 @@ pub enum StageEnd {
 /// State of a running stage.
 struct Running {
     guards: Guards,
-    in_flight: VecDeque<InFlightStep>,
+    in_flight: StepQueue<InFlightStep>,
     pace: Pace,
     /// The next step.
     next: u64,
@@ -134,6 +132,21 @@ struct Guards {
 }
 
 impl<'a> Session<'a> {
+    /// Opens what a run writes to, in a folder that is open for writing; without a recogniser.
+    pub fn open(
+        folder: &'a RunFolder,
+        plan: &'a Plan,
+        stop: Arc<AtomicBool>,
+        progress: &'a dyn Progress,
+    ) -> Result<Session<'a>, TrainError> {
+        let store = folder.checkpoint_store()?;
+        let last = store.list()?.checkpoints.last().map(|checkpoint| checkpoint.step);
+        let events = folder.event_log()?;
+        // Steps up to the last checkpoint are not logged again.
+        let board = folder.tensorboard(last.map(|step| step + 1))?;
+        Ok(Session { folder, plan, store, events, board, stop, progress, listener: None })
+    }
+
     /// The newest intact checkpoint of a stage; `None` if the run has none. Damaged ones are reported and skipped.
     pub fn last_of(&mut self, stage: &'static str) -> Result<Option<OpenCheckpoint>, TrainError> {
         let latest = self.store.latest_valid()?;
@@ -195,9 +208,9 @@ impl<'a> Session<'a> {
         )?;
         // The run ended between the last checkpoint of the stage and writing its model.
         let spent = guards.held_out.early.is_exhausted();
-        let pace = Pace::new(Instant::now(), (stage.engine().busy(), stage.communication()));
-        let (began, summed) = (Instant::now(), stage.communication());
-        let mut state = Running { guards, in_flight: VecDeque::new(), pace, next: from, saved: from };
+        let in_flight = StepQueue::start(stage);
+        let began = in_flight.last_end();
+        let mut state = Running { guards, in_flight, pace: Pace::new(began), next: from, saved: from };
         let mut ended = StageEnd::Early;
         if !spent {
             let mut returned_to = None;
@@ -215,8 +228,9 @@ impl<'a> Session<'a> {
         }
         let (reached, guards) = (state.next, state.guards);
         if let Some(same) = stage.verify()? {
-            let waited = stage.communication().zip(summed).map(|(all, before)| all.saturating_sub(before));
-            self.report_ranks(name, &same, waited, reached - from, began.elapsed())?;
+            let now = Clocks::read(stage);
+            let waited = now.summed.zip(began.summed).map(|(all, before)| all.saturating_sub(before));
+            self.report_ranks(name, &same, waited, reached - from, now.at - began.at)?;
         }
         let chosen = guards.held_out.choose(stage)?;
         if let Some(BestValidation { step, score, .. }) = chosen {
@@ -284,14 +298,7 @@ impl<'a> Session<'a> {
                 stage.between(step)?;
             }
             let rate = recipe.schedule.at(step);
-            let control = Control {
-                rate: rate as f32,
-                weight: 1.0,
-                clip: recipe.clip.unwrap_or(0.0) as f32,
-                // The average follows faster at first: otherwise it would stay near the initial weights for too long.
-                average: recipe.ema_decay.unwrap_or(0.0).min((1 + step) as f64 / (10 + step) as f64) as f32,
-                seed: seed.at(step),
-            };
+            let control = control(recipe, step, seed.at(step));
             let queued = match stage.submit(step, &control) {
                 Err(error) if error.is_batch_error() && stage.survives_missing_batch() && step > *saved => {
                     let drained = self.drain(stage, in_flight, 0, guards, pace, before);
@@ -305,8 +312,8 @@ impl<'a> Session<'a> {
                 self.progress.say(&format!("note: {note}"));
                 self.events.append("note", json!({ "step": before + step, "note": note }))?;
             }
-            let (ticket, rows, records, shape) = (queued.ticket, queued.rows, queued.records, queued.shape);
-            in_flight.push_back(InFlightStep { step, ticket, rows, records, shape, rate, control });
+            let (rows, records, shape) = (queued.rows, queued.records, queued.shape);
+            in_flight.push(queued.ticket, InFlightStep { step, rows, records, shape, rate, control });
             self.drain(stage, in_flight, ahead, guards, pace, before)?;
             let done = step + 1;
             *next = done;
@@ -372,9 +379,7 @@ impl<'a> Session<'a> {
     ) -> Result<Option<u64>, TrainError> {
         let name = stages::name(stage.kind());
         let training = &self.plan.training;
-        for one in state.in_flight.drain(..) {
-            stage.wait(one.ticket)?;
-        }
+        state.in_flight.complete(0, stage)?;
         stage.announce("a return to the last checkpoint", None);
         let Some(last) = self.last_of(name)? else { return Err(error) };
         let step = restore(stage, &last, &mut state.guards)?;
@@ -407,18 +412,15 @@ impl<'a> Session<'a> {
     fn drain(
         &mut self,
         stage: &mut dyn Stage,
-        in_flight: &mut VecDeque<InFlightStep>,
+        in_flight: &mut StepQueue<InFlightStep>,
         keep: usize,
         guards: &mut Guards,
         pace: &mut Pace,
         before: u64,
     ) -> Result<(), TrainError> {
-        while in_flight.len() > keep
-            && let Some(one) = in_flight.pop_front()
-        {
-            let report = stage.wait(one.ticket)?;
-            pace.step(Instant::now(), one.rows, (stage.engine().busy(), stage.communication()));
-            self.reported(stage, &one, &report, guards, pace, before)?;
+        while let Some(completed) = in_flight.complete_next(keep, stage)? {
+            pace.step(completed.end, completed.step.rows);
+            self.reported(stage, &completed.step, &completed.report, guards, pace, before)?;
         }
         Ok(())
     }

@@ -316,7 +316,8 @@ impl<'a> StageContext<'a> {
     }
 }
 
-/// Computes the GPT's states on rank 0 and sends them to all others, each of which writes them to a temporary file of its own.
+/// Computes the GPT's states on rank 0 and sends them in pieces to all others, each of which writes them to a temporary file of
+/// its own.
 fn broadcast_latents(
     ranks: &Ranks,
     make: impl FnOnce() -> Result<LatentFile, TrainError>,
@@ -324,11 +325,11 @@ fn broadcast_latents(
 ) -> Result<LatentFile, TrainError> {
     if ranks.is_lead() {
         let made = make()?;
-        ranks.broadcast_bytes(Some(&made.encode()?))?;
+        made.send(|piece| Ok(ranks.broadcast_bytes(Some(piece)).map(drop)?))?;
         return Ok(made);
     }
-    let bytes = ranks.broadcast_bytes(None)?.unwrap_or_default();
-    LatentFile::decode(folder, &bytes)?.ok_or_else(|| {
+    let received = LatentFile::receive(folder, || Ok(ranks.broadcast_bytes(None)?.unwrap_or_default()))?;
+    received.ok_or_else(|| {
         let error =
             std::io::Error::new(std::io::ErrorKind::InvalidData, "the states of rank 0 cannot be decoded");
         RankError::Socket(error).into()

@@ -253,19 +253,8 @@ impl TrainingRun {
         stop: Arc<AtomicBool>,
         progress: &'a dyn Progress,
     ) -> Result<Session<'a>, RunError> {
-        let store = self.folder.checkpoint_store()?;
-        let last = store.list()?.checkpoints.last().map(|checkpoint| checkpoint.step);
-        Ok(Session {
-            folder: &self.folder,
-            plan: &self.plan,
-            store,
-            events: self.folder.event_log()?,
-            // Steps up to the last checkpoint are not logged again.
-            board: self.folder.tensorboard(last.filter(|_| self.is_resumed).map(|step| step + 1))?,
-            stop,
-            progress,
-            listener: recogniser(&self.plan)?,
-        })
+        let session = Session::open(&self.folder, &self.plan, stop, progress)?;
+        Ok(Session { listener: recogniser(&self.plan)?, ..session })
     }
 
     /// Removes the folder of a run that failed before its first stage, so that its name is free. Returns whether it did.

@@ -362,16 +362,8 @@ fn run(plan: &Plan, mels: Mels, only: Option<StageKind>) -> anyhow::Result<Strin
     }
     let folder = RunFolder::create(&plan.training.runs_dir, Some("run"), plan)?;
     let listener = Listener::default();
-    let mut session = Session {
-        folder: &folder,
-        plan,
-        store: folder.checkpoint_store()?,
-        events: folder.event_log()?,
-        board: folder.tensorboard(None)?,
-        stop: Arc::new(AtomicBool::new(false)),
-        progress: &listener,
-        listener: None,
-    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut session = Session::open(&folder, plan, stop, &listener)?;
     let request = Request { only, from: None };
     let ended = pipeline::train(
         &mut session,

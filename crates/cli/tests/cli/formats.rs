@@ -92,6 +92,13 @@ fn stored_caches_still_load() {
     }
 }
 
+/// Speaks in a voice, with these further arguments.
+fn speaks(set: &str, folder: &Path, voice: &str, more: &[&str]) {
+    let arguments = ["speak", "Hello", "--voice", voice, "--device", "cpu", "--greedy", "-o", "out.wav"];
+    done(myxtts(folder, &arguments).args(more));
+    assert!(fs::read(folder.join("out.wav")).unwrap().starts_with(b"RIFF"), "{set}: {more:?}");
+}
+
 #[test]
 fn stored_models_still_speak() {
     for (name, folder) in sets() {
@@ -100,19 +107,7 @@ fn stored_models_still_speak() {
         for part in [Part::Gpt, Part::Dvae] {
             assert!(model.part(part).is_some(), "{name}: {part:?}");
         }
-        let arguments = [
-            "speak",
-            "Hello",
-            "--voice",
-            "corpus/wavs/clip0.wav",
-            "--device",
-            "cpu",
-            "--greedy",
-            "-o",
-            "out.wav",
-        ];
-        done(&mut myxtts(folder.path(), &arguments));
-        assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
+        speaks(name, folder.path(), "corpus/wavs/clip0.wav", &[]);
     }
 }
 
@@ -129,21 +124,7 @@ fn stored_compact_models_still_speak() {
             let error = relative_error(exact, stored).unwrap();
             assert!(error > 0.0 && error < 0.02, "{name}: {part:?} {error}");
         }
-        let arguments = [
-            "speak",
-            "Hello",
-            "--voice",
-            "corpus/wavs/clip0.wav",
-            "--device",
-            "cpu",
-            "--greedy",
-            "-o",
-            "out.wav",
-            "--model",
-            "compact",
-        ];
-        done(&mut myxtts(folder.path(), &arguments));
-        assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
+        speaks(name, folder.path(), "corpus/wavs/clip0.wav", &["--model", "compact"]);
     }
 }
 
@@ -155,12 +136,7 @@ fn stored_voices_still_speak() {
         assert_eq!(voice.name, "anna", "{name}");
         assert_eq!(voice.references, ["clip0.wav", "clip2.wav"], "{name}");
         assert!(voice.report.is_some(), "{name}: the quality report is part of the file");
-        let arguments = [
-            "speak", "Hello", "--voice", "anna", "--device", "cpu", "--greedy", "-o", "out.wav", "--model",
-            "model",
-        ];
-        done(&mut myxtts(folder.path(), &arguments));
-        assert!(fs::read(folder.path().join("out.wav")).unwrap().starts_with(b"RIFF"), "{name}");
+        speaks(name, folder.path(), "anna", &["--model", "model"]);
     }
 }
 

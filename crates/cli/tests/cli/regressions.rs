@@ -9,23 +9,8 @@ use std::time::{Duration, Instant};
 use myxtts_model::weights::Part;
 use myxtts_run::lock::{FolderLock, LOCK_FILE};
 
-use super::train::{corpus, myxtts, resume};
+use super::train::{corpus, myxtts, resume, train_dvae};
 use crate::tiny;
-
-/// A short run of the stage dvae.
-fn small(folder: &Path, name: &str, settings: &[&str]) -> Command {
-    let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
-    arguments.extend([
-        "--stage",
-        "dvae",
-        "--set",
-        "data.num_workers=1",
-        "--set",
-        "training.validate_every=0",
-    ]);
-    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
-    myxtts(folder, &arguments)
-}
 
 fn words(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -36,11 +21,11 @@ fn a_closed_output_pipe_ended_training_with_a_panic() {
     let folder = corpus();
     let folder = folder.path();
     // `train 2>&1 | head -0`, and a full log device.
-    let mut closed = small(folder, "closed", &["training.dvae_steps=3"]).spawn().unwrap();
+    let mut closed = train_dvae(folder, "closed", &["training.dvae_steps=3"]).spawn().unwrap();
     drop((closed.stderr.take(), closed.stdout.take()));
     assert_eq!(closed.wait().unwrap().code(), Some(0));
     let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
-    let mut command = small(folder, "full", &["training.dvae_steps=3"]);
+    let mut command = train_dvae(folder, "full", &["training.dvae_steps=3"]);
     assert_eq!(command.stderr(full()).stdout(full()).status().unwrap().code(), Some(0));
     for name in ["closed", "full"] {
         assert!(folder.join("runs").join(name).join("model/dvae.safetensors").is_file(), "{name}");
@@ -85,7 +70,7 @@ fn a_closed_terminal_cost_the_steps_since_the_last_checkpoint() {
     let endless = ["training.dvae_steps=100000", "training.checkpoint_every=2"];
     // The shell sends one, the kernel another.
     let run = folder.join("runs/hung-up");
-    let (code, words) = interrupted(&mut small(folder, "hung-up", &endless), &run, &["-HUP", "-HUP"]);
+    let (code, words) = interrupted(&mut train_dvae(folder, "hung-up", &endless), &run, &["-HUP", "-HUP"]);
     assert_eq!(code, Some(143), "{words}");
     assert!(words.contains("--resume hung-up"), "{words}");
     // Under `nohup` it continues.
@@ -178,7 +163,7 @@ fn a_run_without_its_request_could_not_be_resumed() {
     let folder = folder.path();
     let run = folder.join("runs/lost");
     let settings = ["training.dvae_steps=2", "training.gpt_steps=2", "training.decoder_steps=2"];
-    assert!(small(folder, "lost", &settings).status().unwrap().success());
+    assert!(train_dvae(folder, "lost", &settings).status().unwrap().success());
     for damage in [None, Some("{\"stage\":")] {
         match damage {
             None => fs::remove_file(run.join("request.json")).unwrap(),
@@ -208,10 +193,10 @@ fn disk_errors_while_a_run_was_created_were_called_usage_errors() {
     let folder = corpus();
     let folder = folder.path();
     let settings = ["training.dvae_steps=1"];
-    let before = small(folder, "prepared", &settings).output().unwrap();
+    let before = train_dvae(folder, "prepared", &settings).output().unwrap();
     assert_eq!(before.status.code(), Some(0), "{}", words(&before));
     for every in [1, 2, 3, 5, 8, 13] {
-        let mut command = small(folder, "full", &settings);
+        let mut command = train_dvae(folder, "full", &settings);
         let output = command.env("MYXTTS_FAIL_WRITE_EVERY", every.to_string()).output().unwrap();
         assert_eq!(output.status.code(), Some(74), "every {every}: {}", words(&output));
         assert!(words(&output).contains("no space left"), "{}", words(&output));
@@ -224,14 +209,14 @@ fn disk_errors_while_a_run_was_created_were_called_usage_errors() {
             fs::remove_dir_all(folder.join("runs/full")).unwrap();
         }
     }
-    let output = small(folder, "full", &settings).output().unwrap();
+    let output = train_dvae(folder, "full", &settings).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
 }
 
 #[test]
 fn missing_columns_panicked_and_blocked_the_name_of_the_run() {
     let folder = corpus();
-    let output = small(folder.path(), "columns", &["data.cache_columns=tokens"]).output().unwrap();
+    let output = train_dvae(folder.path(), "columns", &["data.cache_columns=tokens"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", words(&output));
     assert!(words(&output).contains("lacks dvae_mel"), "{}", words(&output));
     assert!(!folder.path().join("runs/columns").exists());
@@ -242,7 +227,7 @@ fn missing_columns_panicked_and_blocked_the_name_of_the_run() {
 fn resume_was_refused_while_the_killed_process_was_exiting() {
     let folder = corpus();
     let folder = folder.path();
-    assert!(small(folder, "dying", &["training.dvae_steps=1"]).status().unwrap().success());
+    assert!(train_dvae(folder, "dying", &["training.dvae_steps=1"]).status().unwrap().success());
     let run = folder.join("runs/dying");
     let lock = FolderLock::acquire(&run).unwrap();
     let mut gone = Command::new("true").spawn().unwrap();
@@ -392,7 +377,7 @@ fn a_run_resumed_with_0_steps_named_a_model_that_was_not_there() {
     let folder = at.path();
     let run = folder.join("runs/emptied");
     let endless = ["training.dvae_steps=100000", "training.checkpoint_every=2"];
-    let (code, said) = interrupted(&mut small(folder, "emptied", &endless), &run, &["-TERM"]);
+    let (code, said) = interrupted(&mut train_dvae(folder, "emptied", &endless), &run, &["-TERM"]);
     assert_eq!(code, Some(143), "{said}");
     let with = |steps: &str| {
         let output = resume(folder, "emptied").args(["--set", steps]).output().unwrap();

@@ -10,24 +10,10 @@ use std::time::{Duration, Instant};
 use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::seed::Seed;
 
-use super::train::{corpus, done, myxtts, resume};
+use super::train::{corpus, done, myxtts, resume, train_dvae};
 
 /// Far longer than a step of a tiny model, a save and two seconds on a busy machine; far shorter than the steps that were left.
 const LONGEST_STOP: Duration = Duration::from_secs(40);
-
-fn begin(folder: &Path, name: &str, settings: &[&str]) -> Command {
-    let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
-    arguments.extend([
-        "--stage",
-        "dvae",
-        "--set",
-        "data.num_workers=1",
-        "--set",
-        "training.validate_every=0",
-    ]);
-    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
-    myxtts(folder, &arguments)
-}
 
 /// Runs a command until stderr contains a text, waits, and sends signals. Returns the exit code, stderr, and the time from the first
 /// signal to the exit, which must not be long.
@@ -76,7 +62,9 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_resumes() {
     for attempt in 0..stops {
         let mut command = match attempt {
             // More steps than there is time for: it does not finish by itself.
-            0 => begin(folder, "stopped", &["training.dvae_steps=100000", "training.checkpoint_every=0"]),
+            0 => {
+                train_dvae(folder, "stopped", &["training.dvae_steps=100000", "training.checkpoint_every=0"])
+            }
             _ => resume(folder, "stopped"),
         };
         // Half of the signals while it reads or builds, the others while it trains, however slow the machine is.
@@ -114,10 +102,10 @@ fn a_second_signal_exits_at_once_without_damage() {
     let folder = corpus();
     let folder = folder.path();
     let settings = ["training.dvae_steps=6", "training.checkpoint_every=1"];
-    done(&mut begin(folder, "straight", &settings));
+    done(&mut train_dvae(folder, "straight", &settings));
     for attempt in 0..4 {
         let mut command =
-            if attempt == 0 { begin(folder, "twice", &settings) } else { resume(folder, "twice") };
+            if attempt == 0 { train_dvae(folder, "twice", &settings) } else { resume(folder, "twice") };
         let (code, words, _) = stopped(&mut command, "windows of", Duration::from_millis(60 * attempt), 2);
         // It may have finished before the signal.
         assert!(code == Some(143) || code == Some(0), "signals {attempt}: {code:?} {words}");

@@ -35,6 +35,21 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> Command {
     myxtts(folder, &arguments)
 }
 
+/// Training of a tiny DVAE alone.
+pub fn train_dvae(folder: &Path, name: &str, settings: &[&str]) -> Command {
+    let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
+    arguments.extend([
+        "--stage",
+        "dvae",
+        "--set",
+        "data.num_workers=1",
+        "--set",
+        "training.validate_every=0",
+    ]);
+    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
+    myxtts(folder, &arguments)
+}
+
 pub fn resume(folder: &Path, name: &str) -> Command {
     myxtts(folder, &["train", "--resume", name, "--device", "cpu"])
 }

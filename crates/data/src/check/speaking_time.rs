@@ -1,6 +1,6 @@
 //! Speaking rates: the minimum time a text needs, for any mix of scripts.
 
-use crate::dataset::script::Script;
+use myxtts_text::script::Script;
 
 /// Letters of a script per second at the fastest speaking rate. Ordinary reading has about 40 % of it; syllabic and
 /// logographic signs take longer per sign than letters.

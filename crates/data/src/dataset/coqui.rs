@@ -4,9 +4,8 @@
 
 use std::path::Path;
 
-use super::audio_files;
 use super::detect::Location;
-use super::metadata::{self, Parsed, quoted_fields};
+use super::metadata::{Parsed, quoted_fields, read_listed};
 use super::table::Table;
 use super::{DatasetError, RawCorpus};
 
@@ -36,17 +35,7 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
 pub(super) fn read(location: &Location) -> Result<RawCorpus, DatasetError> {
     let bases = [location.root.clone(), location.root.join("wavs")];
     let header = Some("audio_file and text, separated by bars");
-    let metadata::Drafts { drafts, problems, found, .. } =
-        metadata::read_files(&location.files, parse, header, |entry| {
-            audio_files::resolve_entry(&bases, &location.root, entry)
-        })?;
-    let why = format!(
-        "{} with the header audio_file|text, {found} of {} audio files found",
-        metadata::names(&location.files),
-        drafts.len()
-    );
-    let notes = metadata::one_corpus_note(&location.files);
-    Ok(RawCorpus { why, notes, drafts, problems })
+    read_listed(location, parse, header, &bases, "with the header audio_file|text")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::audio_files;
 use super::detect::Location;
-use super::metadata::{self, Entry, Line, Parsed, each_line, name, optional_name};
+use super::metadata::{Entry, Line, Parsed, each_line, name, optional_name, read_listed};
 use super::{DatasetError, RawCorpus};
 
 pub(super) const EXPECTED: &str =
@@ -119,17 +119,7 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
 
 pub(super) fn read(location: &Location) -> Result<RawCorpus, DatasetError> {
     let bases = ["", "wavs", "audio", "clips"].map(|name| location.root.join(name));
-    let metadata::Drafts { drafts, problems, found, .. } =
-        metadata::read_files(&location.files, parse, None, |entry| {
-            audio_files::resolve_entry(&bases, &location.root, entry)
-        })?;
-    let why = format!(
-        "{} with one object per line, {found} of {} audio files found",
-        metadata::names(&location.files),
-        drafts.len()
-    );
-    let notes = metadata::one_corpus_note(&location.files);
-    Ok(RawCorpus { why, notes, drafts, problems })
+    read_listed(location, parse, None, &bases, "with one object per line")
 }
 
 #[cfg(test)]

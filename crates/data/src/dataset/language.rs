@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use myxtts_text as text;
+use myxtts_text::script::{Script, is_persian};
 use rayon::prelude::*;
 
 use super::Draft;
-use super::script::Script;
 
 /// A guessed language with less than this share of the utterances is taken for foreign words within the main language.
 const MIN_SHARE: f64 = 0.02;
@@ -36,13 +36,8 @@ pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<Str
     }
     let scripts: Vec<Option<Script>> =
         unlabelled.par_iter().map(|&i| Script::of_text(&drafts[i].text)).collect();
-    let arabic = arabic_or_persian(
-        unlabelled
-            .iter()
-            .zip(&scripts)
-            .filter(|(_, script)| **script == Some(Script::Arabic))
-            .map(|(&i, _)| drafts[i].text.as_str()),
-    );
+    let in_arabic = unlabelled.iter().zip(&scripts).filter(|(_, script)| **script == Some(Script::Arabic));
+    let arabic = if is_persian(in_arabic.map(|(&i, _)| drafts[i].text.as_str())) { "fa" } else { "ar" };
     let kana = scripts.iter().filter(|script| **script == Some(Script::Kana)).count();
     let han = scripts.iter().filter(|script| **script == Some(Script::Han)).count();
     let language = |script| match script {
@@ -75,22 +70,6 @@ pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<Str
         "language: guessed from the script of the texts: {}; override with --language",
         parts.join(", ")
     ))
-}
-
-/// Persian has four letters that Arabic lacks (about 4 % of a text), and its own kaf and yeh unless the text was typed on an
-/// Arabic keyboard.
-fn arabic_or_persian<'a>(texts: impl Iterator<Item = &'a str>) -> &'static str {
-    let (mut letters, mut persian_only, mut persian_forms, mut arabic_forms) = (0_usize, 0, 0, 0);
-    for c in texts.flat_map(str::chars) {
-        match c {
-            'پ' | 'چ' | 'ژ' | 'گ' => persian_only += 1,
-            '\u{6a9}' | '\u{6cc}' => persian_forms += 1,
-            '\u{643}' | '\u{64a}' | '\u{649}' | 'ة' => arabic_forms += 1,
-            _ => {}
-        }
-        letters += usize::from(Script::of(c) == Some(Script::Arabic));
-    }
-    if persian_only * 200 > letters || persian_forms > arabic_forms { "fa" } else { "ar" }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use myxtts_run::regular_file;
 
-use super::{DatasetError, Draft};
+use super::audio_files;
+use super::detect::Location;
+use super::{DatasetError, Draft, RawCorpus};
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Origin;
 
@@ -277,8 +279,24 @@ pub(super) fn read_files(
     Ok(all)
 }
 
+/// Reads metadata files whose entries name audio files relative to one of `bases`; `content` describes the files.
+pub(super) fn read_listed(
+    location: &Location,
+    parse: fn(&[u8], &Path) -> Parsed,
+    header: Option<&'static str>,
+    bases: &[PathBuf],
+    content: &str,
+) -> Result<RawCorpus, DatasetError> {
+    let Drafts { drafts, problems, found, .. } = read_files(&location.files, parse, header, |entry| {
+        audio_files::resolve_entry(bases, &location.root, entry)
+    })?;
+    let (files, count) = (names(&location.files), drafts.len());
+    let why = format!("{files} {content}, {found} of {count} audio files found");
+    Ok(RawCorpus { why, notes: one_corpus_note(&location.files), drafts, problems })
+}
+
 /// Note for a corpus with several metadata files.
-pub(super) fn one_corpus_note(files: &[PathBuf]) -> Vec<String> {
+fn one_corpus_note(files: &[PathBuf]) -> Vec<String> {
     match files.len() {
         0 | 1 => Vec::new(),
         _ => vec!["these files are read as one corpus; pass a single file to read only that one".to_owned()],

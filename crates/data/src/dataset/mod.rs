@@ -24,7 +24,6 @@ mod libritts;
 pub mod list;
 mod ljspeech;
 mod metadata;
-pub(crate) mod script;
 pub mod split;
 mod table;
 mod transcript;

@@ -1,7 +1,8 @@
 //! Teacher forcing: the GPT reads the codes of a recording instead of sampling. From its states a well-trained decoder
 //! reconstructs the recording.
 
-use super::{GenerateError, Generator, TEXT_PADDING, out_of_range, tape};
+use super::programs::{TEXT_PADDING, tape};
+use super::{GenerateError, Generator, out_of_range};
 use crate::gpt::{Condition, GptInputs, GptOptions};
 use crate::sequence::{Masks, Rows};
 use myxtts_tensor::{Control, DType};

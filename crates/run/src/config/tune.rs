@@ -4,6 +4,7 @@
 use super::host::HostResources;
 use super::key::Key;
 use super::value::Value;
+use crate::memory_size::memory_size;
 
 /// A value chosen for a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub fn tune(host: &HostResources) -> Vec<Tuned> {
 
     // Buffers are never made larger: the defaults are deep enough, and deeper ones only delay a stop.
     if let Some(memory) = host.memory_bytes {
-        let reason = || format!("{:.1} GB of memory", memory as f64 / GB as f64);
+        let reason = || format!("{} of memory", memory_size(memory));
         // Two f32 mels of 80 bands at the maximum length: the size of a full batch of the default columns.
         let batch_bytes = default_of("data.batch_size") * default_of("data.max_mel_frames") * 80 * 4 * 2;
         let buffers = default_of("data.buffer_size");

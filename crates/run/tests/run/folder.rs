@@ -78,7 +78,11 @@ fn runs_created_at_the_same_time_get_different_names() {
 fn errors_name_the_conflicting_file_or_run() {
     let runs = tempfile::tempdir().unwrap();
     let plan = plan(&[]);
+    let error = RunFolder::resume(runs.path(), "a").err().unwrap().to_string();
+    assert!(error.contains("no run a in") && error.contains("--runs-dir names another folder"), "{error}");
     drop(RunFolder::create(runs.path(), Some("a"), &plan).unwrap());
+    let error = RunFolder::resume(runs.path(), "z").err().unwrap().to_string();
+    assert!(error.contains("no run z in") && error.ends_with("existing runs: a"), "{error}");
     let create = |name: &str| RunFolder::create(runs.path(), Some(name), &plan).err().unwrap();
     let error = create("a");
     assert!(

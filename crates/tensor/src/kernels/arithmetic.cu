@@ -51,13 +51,13 @@ struct Affine {
 
 // Broadcasts y over x: element i is combined with y[i / period * c + i % c]. A row shared by all has period 0: y[i
 // % c].
-template <typename T, typename W>
+template <typename T>
 struct Broadcast {
   const T* x;
-  const W* y;
+  const T* y;
   i64 period;
   int c, kind;
-  __device__ __forceinline__ const W* at(i64 i) { return y + (period ? quotient(i, period) * c : 0) + (i - quotient(i, c) * c); }
+  __device__ __forceinline__ const T* at(i64 i) { return y + (period ? quotient(i, period) * c : 0) + (i - quotient(i, c) * c); }
   __device__ __forceinline__ void eight(i64 i, float v[8]) {
     float w[8];
     load8(x + i, v);
@@ -76,18 +76,14 @@ struct Broadcast {
   extern "C" __global__ void affine_##T(T* out, const T* base, const T* x, i64 n, float scale, float shift) { \
     enter(); \
     each(out, base, n, true, Affine<T>{x, scale, shift}); \
+  } \
+  extern "C" __global__ void broadcast_##T( \
+      T* out, const T* base, const T* x, const T* y, i64 n, i64 period, int c, int kind) { \
+    enter(); \
+    each(out, base, n, c % 8 == 0, Broadcast<T>{x, y, period, c, kind}); \
   }
 KERNELS(f32)
 KERNELS(bf16)
-#define BROADCAST(W, T) \
-  extern "C" __global__ void broadcast_##W##_##T( \
-      T* out, const T* base, const T* x, const W* y, i64 n, i64 period, int c, int kind) { \
-    enter(); \
-    each(out, base, n, c % 8 == 0, Broadcast<T, W>{x, y, period, c, kind}); \
-  }
-BROADCAST(f32, f32)
-BROADCAST(f32, bf16)
-BROADCAST(bf16, bf16)
 
 // The weighted sum of several scalars: losses.
 extern "C" __global__ void weighted_sum(

@@ -1,31 +1,4 @@
-// Softmax over channels (one row per block) and over time (one channel per eight threads of a block).
-template <typename T>
-__device__ __forceinline__ void forward(T* y, const T* x, int c) {
-  __shared__ float shared[33];
-  i64 row = blockIdx.x;
-  x += row * c;
-  y += row * c;
-  float most = -INF, sum = 0.f;
-  for (int i = threadIdx.x; i < c; i += blockDim.x) most = fmaxf(most, to_f32(x[i]));
-  most = block_max(most, shared);
-  for (int i = threadIdx.x; i < c; i += blockDim.x) sum += __expf(to_f32(x[i]) - most);
-  sum = 1.f / block_sum(sum, shared);
-  for (int i = threadIdx.x; i < c; i += blockDim.x) store(y + i, __expf(to_f32(x[i]) - most) * sum);
-}
-template <typename T>
-__device__ __forceinline__ void backward(T* dx, const T* base, const T* y, const T* dy, int c) {
-  __shared__ float shared[33];
-  i64 row = blockIdx.x;
-  y += row * c;
-  dy += row * c;
-  dx += row * c;
-  if (base) base += row * c;
-  float along = 0.f;
-  for (int i = threadIdx.x; i < c; i += blockDim.x) along += to_f32(dy[i]) * to_f32(y[i]);
-  along = block_sum(along, shared);
-  for (int i = threadIdx.x; i < c; i += blockDim.x)
-    store(dx + i, (base ? to_f32(base[i]) : 0.f) + to_f32(y[i]) * (to_f32(dy[i]) - along));
-}
+// Softmax over time: one channel per eight threads of a block.
 
 // Of 256 threads, 32 are side by side on channels and eight share a channel, each with every eighth time step.
 #define DOWN 8
@@ -81,11 +54,6 @@ __device__ __forceinline__ void time_backward(T* dx, const T* base, const T* y, 
 }
 
 #define KERNELS(T) \
-  extern "C" __global__ void softmax_forward_##T(T* y, const T* x, int c) { enter(); forward(y, x, c); } \
-  extern "C" __global__ void softmax_backward_##T(T* dx, const T* base, const T* y, const T* dy, int c) { \
-    enter(); \
-    backward(dx, base, y, dy, c); \
-  } \
   extern "C" __global__ void softmax_time_forward_##T(T* y, const T* x, const int* lengths, int time, int c) { \
     enter(); \
     time_forward(y, x, lengths, time, c); \

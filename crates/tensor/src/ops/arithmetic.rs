@@ -1,11 +1,11 @@
-//! Sums and products: of equal shapes, with constants, broadcast over rows or over time, of scalars.
+//! Sums and products: of equal shapes, with constants, broadcast over time, of scalars.
 
 use crate::args;
 use crate::cpu::vector;
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
-use crate::ops::{linear, time};
+use crate::ops::time;
 use crate::shape::DType;
 use crate::tape::{Gradients, Spec, Tape, Value};
 
@@ -168,67 +168,28 @@ impl Op for Scaled {
     }
 }
 
-/// Inputs: x `[.., c]`, row `[c]` f32 or in the type of x. Output: x with the row added to every row.
-#[derive(Debug)]
-struct AddRow;
-
-impl Op for AddRow {
-    fn name(&self) -> &'static str {
-        "add_row"
-    }
-
-    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (x, row, c) = (io.f32(0), io.f32(1), io.shape(0).last());
-        vector::each_row(io.take(0), c, |i, y| {
-            for ((y, x), row) in y.iter_mut().zip(&x[i * c..]).zip(row) {
-                *y = x + row;
-            }
-        });
-        Ok(())
-    }
-
-    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        broadcast(io, BinaryKind::Add, 0, io.shape(0).last())
-    }
-
-    fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.result_gradient();
-        if g.wants(1) {
-            let shape = g.input_shape(0);
-            let target = g.target(1);
-            // A reader of the output may have used it under another shape.
-            let rows = g.tape().view(dy, 0, shape);
-            linear::column_sum(g, rows, target);
-        }
-        g.pass(0, dy);
-    }
-}
-
-fn broadcast(io: &CudaIo<'_>, kind: BinaryKind, period: usize, c: usize) -> Result<(), Error> {
+fn multiply_per_item(io: &CudaIo<'_>, time: usize, c: usize) -> Result<(), Error> {
     let n = io.output_shape(0).len();
-    let (from, to) = (float(io.dtype(1)).suffix(), float(io.output_dtype(0)).suffix());
-    let args =
-        args![io.output(0), io.base(0), io.input(0), io.input(1), n as i64, period as i64, c, kind.code()];
-    io.launch(&format!("broadcast_{from}_{to}"), Launch::each(n.div_ceil(8)), &args)
+    let name = format!("broadcast_{}", float(io.output_dtype(0)).suffix());
+    let (period, kind) = (time * c, BinaryKind::Multiply.code());
+    let args = args![io.output(0), io.base(0), io.input(0), io.input(1), n as i64, period as i64, c, kind];
+    io.launch(&name, Launch::each(n.div_ceil(8)), &args)
 }
 
-/// Inputs: x `[b, t, c]`, y `[b, c]`. Output: x with y added, or multiplied, at every time step.
+/// Inputs: x `[b, t, c]`, y `[b, c]`. Output: x multiplied by y at every time step.
 #[derive(Clone, Copy, Debug)]
-struct PerItem(BinaryKind);
+struct MultiplyPerItem;
 
-impl Op for PerItem {
+impl Op for MultiplyPerItem {
     fn name(&self) -> &'static str {
-        match self.0 {
-            BinaryKind::Multiply => "multiply_per_item",
-            _ => "add_per_item",
-        }
+        "multiply_per_item"
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, y, time, c) = (io.f32(0), io.f32(1), io.shape(0).dim(1), io.shape(0).last());
         vector::each_row(io.take(0), c, |i, out| {
-            for ((out, &x), &y) in out.iter_mut().zip(&x[i * c..]).zip(&y[i / time * c..]) {
-                *out = self.0.of(x, y);
+            for ((out, x), y) in out.iter_mut().zip(&x[i * c..]).zip(&y[i / time * c..]) {
+                *out = x * y;
             }
         });
         Ok(())
@@ -236,19 +197,17 @@ impl Op for PerItem {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let shape = io.shape(0);
-        broadcast(io, self.0, shape.dim(1) * shape.last(), shape.last())
+        multiply_per_item(io, shape.dim(1), shape.last())
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
         let (dy, shape) = (g.result_gradient(), g.input_shape(0));
         if g.wants(1) {
-            let x = (self.0 == BinaryKind::Multiply).then(|| g.input(0));
+            let x = g.input(0);
             let target = g.target(1);
-            time::sum(g, shape, dy, x, target);
+            time::sum_of_products(g, shape, dy, x, target);
         }
-        if self.0 == BinaryKind::Add {
-            g.pass(0, dy);
-        } else if g.wants(0) {
+        if g.wants(0) {
             let y = g.input(1);
             let target = g.target(0);
             let [time, c] = [shape.dim(1), shape.last()];
@@ -280,7 +239,7 @@ impl Op for PerItemInput {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        broadcast(io, BinaryKind::Multiply, self.time * self.c, self.c)
+        multiply_per_item(io, self.time, self.c)
     }
 }
 
@@ -352,31 +311,21 @@ impl Tape {
         self.push_one(Affine { scale: factor, shift: number }, &[x], spec)
     }
 
-    /// `x [.., c]` with the vector `row [c]` added to every row; `row` is a weight, f32 or in the type of `x`.
-    pub fn add_row(&mut self, x: Value, row: Value) -> Value {
-        let (shape, info) = (self.shape(x), self.info(row));
-        assert_eq!(
-            info.shape.len(),
-            shape.last(),
-            "x {shape} has rows of a different length than {}",
-            info.shape
-        );
-        let fits = info.dtype == DType::F32 || info.dtype == self.info(x).dtype;
-        assert!(fits, "a row must be f32 or have the type of x");
-        let sums = !info.differentiable || info.gradient_dtype == DType::F32;
-        assert!(sums, "a row must be a weight with an f32 gradient, not an activation");
-        let spec = Spec::new(shape, self.info(x).dtype);
-        self.push_one(AddRow, &[x, row], spec)
-    }
-
-    /// `x [b, t, c]` with `y [b, c]` added at every time step.
-    pub fn add_per_item(&mut self, x: Value, y: Value) -> Value {
-        self.per_item(x, y, BinaryKind::Add)
-    }
-
     /// `x [b, t, c]` multiplied by `y [b, c]` at every time step.
     pub fn multiply_per_item(&mut self, x: Value, y: Value) -> Value {
-        self.per_item(x, y, BinaryKind::Multiply)
+        let (a, b) = (self.info(x).clone(), self.info(y).clone());
+        assert_eq!(a.shape.rank(), 3, "x is [batch, time, channel], not {}", a.shape);
+        assert_eq!(
+            b.shape.len(),
+            a.shape.dim(0) * a.shape.last(),
+            "x {} and y {} do not match",
+            a.shape,
+            b.shape
+        );
+        assert_eq!(float(a.dtype), b.dtype, "both operands must have the same type");
+        self.check_gradient_type(x);
+        self.check_gradient_type(y);
+        self.push_one(MultiplyPerItem, &[x, y], Spec::new(a.shape, a.dtype))
     }
 
     /// `Σ weight * scalar`, each scalar one f32: combines losses.
@@ -405,22 +354,6 @@ impl Tape {
         self.check_gradient_type(x);
         self.check_gradient_type(y);
         self.push_one(Binary(kind), &[x, y], Spec::new(a.shape, a.dtype))
-    }
-
-    fn per_item(&mut self, x: Value, y: Value, kind: BinaryKind) -> Value {
-        let (a, b) = (self.info(x).clone(), self.info(y).clone());
-        assert_eq!(a.shape.rank(), 3, "x is [batch, time, channel], not {}", a.shape);
-        assert_eq!(
-            b.shape.len(),
-            a.shape.dim(0) * a.shape.last(),
-            "x {} and y {} do not match",
-            a.shape,
-            b.shape
-        );
-        assert_eq!(float(a.dtype), b.dtype, "both operands must have the same type");
-        self.check_gradient_type(x);
-        self.check_gradient_type(y);
-        self.push_one(PerItem(kind), &[x, y], Spec::new(a.shape, a.dtype))
     }
 
     /// Gradients are written in the type of their value, so a weight must be used in f32 here (`Tape::master`).

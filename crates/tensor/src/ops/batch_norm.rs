@@ -46,7 +46,7 @@ impl Op for BatchNorm {
             inverse.copy_from_slice(old_variance);
         }
         inverse.iter_mut().for_each(|v| *v = 1.0 / (*v + self.epsilon).sqrt());
-        channel_norm::apply(self.view, x, (mean, inverse), Some(affine), y);
+        channel_norm::apply(self.view, x, (mean, inverse), affine, y);
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl Op for BatchNorm {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        channel_norm::backward(g, self.view, true, self.momentum.is_some());
+        channel_norm::backward(g, self.view, self.momentum.is_some());
     }
 
     fn is_norm(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Shared code of group, instance and batch norm: statistics over the rows of groups of channels, and their
+//! Shared code of group and batch norm: statistics over the rows of groups of channels, and their
 //! gradients. x is viewed as `[item, row, channel]`; a group's statistics cover all rows of an item.
 
 use crate::args;
@@ -7,7 +7,7 @@ use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
 use crate::shape::DType;
-use crate::tape::{Gradients, Spec, Value};
+use crate::tape::{Gradients, Spec};
 
 const THREADS: usize = 128;
 
@@ -119,19 +119,15 @@ pub(super) fn apply(
     view: View,
     x: &[f32],
     (mean, inverse): (&[f32], &[f32]),
-    affine: Option<(&[f32], &[f32])>,
+    (weight, bias): (&[f32], &[f32]),
     y: &mut [f32],
 ) {
     let c = view.channels;
-    let spread: Vec<(Vec<f32>, Vec<f32>, Vec<f32>)> = (0..view.items)
+    let spread: Vec<(Vec<f32>, Vec<f32>)> = (0..view.items)
         .map(|item| {
             let mut scale = view.per_channel(item, inverse);
-            let mut shift = vec![0.0; c];
-            if let Some((weight, bias)) = affine {
-                scale.iter_mut().zip(weight).for_each(|(s, w)| *s *= w);
-                shift.copy_from_slice(bias);
-            }
-            (view.per_channel(item, mean), scale, shift)
+            scale.iter_mut().zip(weight).for_each(|(s, w)| *s *= w);
+            (view.per_channel(item, mean), scale)
         })
         .collect();
     vector::each_row(
@@ -139,8 +135,8 @@ pub(super) fn apply(
         c,
         #[inline(always)]
         |i, y| {
-            let (mean, scale, shift) = &spread[i / view.rows];
-            for ((((y, x), m), s), b) in y.iter_mut().zip(&x[i * c..]).zip(mean).zip(scale).zip(shift) {
+            let (mean, scale) = &spread[i / view.rows];
+            for ((((y, x), m), s), b) in y.iter_mut().zip(&x[i * c..]).zip(mean).zip(scale).zip(bias) {
                 *y = (x - m) * s + b;
             }
         },
@@ -181,7 +177,7 @@ pub(super) fn queue_statistics(
     io.launch("channel_norm_statistics", Launch::line(view.statistics().div_ceil(4), 128), &args)
 }
 
-/// Queues `y`, from the addresses of weight, bias (0 for none), mean, inverse.
+/// Queues `y`, from the addresses of weight, bias, mean, inverse.
 pub(super) fn queue_apply(io: &CudaIo<'_>, view: View, [w, b, mean, inverse]: [u64; 4]) -> Result<(), Error> {
     let (name, launch) = view.pass("apply", io.dtype(0));
     let args = args![
@@ -200,7 +196,7 @@ pub(super) fn queue_apply(io: &CudaIo<'_>, view: View, [w, b, mean, inverse]: [u
     io.launch(&name, launch, &args)
 }
 
-/// Recomputes `y`. Inputs: x, mean, inverse, weight and bias if any.
+/// Recomputes `y`. Inputs: x, mean, inverse, weight, bias.
 #[derive(Debug)]
 pub(super) struct Reapply(pub View);
 
@@ -210,15 +206,13 @@ impl Op for Reapply {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let affine = (io.inputs() > 3).then(|| (io.f32(3), io.f32(4)));
-        let (x, statistics) = (io.f32(0), (io.f32(1), io.f32(2)));
+        let (x, statistics, affine) = (io.f32(0), (io.f32(1), io.f32(2)), (io.f32(3), io.f32(4)));
         apply(self.0, x, statistics, affine, io.take(0));
         Ok(())
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        let affine = if io.inputs() > 3 { [io.input(3), io.input(4)] } else { [0; 2] };
-        queue_apply(io, self.0, [affine[0], affine[1], io.input(1), io.input(2)])
+        queue_apply(io, self.0, [io.input(3), io.input(4), io.input(1), io.input(2)])
     }
 }
 
@@ -227,13 +221,11 @@ impl Op for Reapply {
 pub(super) struct Wanted {
     pub input: bool,
     pub weights: bool,
-    /// Whether there is a weight, trained or not.
-    pub affine: bool,
     /// Whether the statistics came from x, so that gradients flow through them.
     pub through_statistics: bool,
 }
 
-/// Inputs: x, dy, mean, inverse, weight if there is one. Outputs: dx if wanted, dweight and dbias if wanted,
+/// Inputs: x, dy, mean, inverse, weight. Outputs: dx if wanted, dweight and dbias if wanted,
 /// workspace for sums, two means per group.
 #[derive(Debug)]
 struct Backward {
@@ -259,9 +251,7 @@ impl Op for Backward {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (view, wanted) = (self.view, self.wanted);
         let (c, rows) = (view.channels, view.rows);
-        let (x, dy, mean, inverse) = (io.f32(0), io.f32(1), io.f32(2), io.f32(3));
-        let ones = vec![1.0; c];
-        let weight = if wanted.affine { io.f32(4) } else { &ones };
+        let (x, dy, mean, inverse, weight) = (io.f32(0), io.f32(1), io.f32(2), io.f32(3), io.f32(4));
         let (m, s): (Vec<_>, Vec<_>) = (0..view.items)
             .map(|item| (view.per_channel(item, mean), view.per_channel(item, inverse)))
             .unzip();
@@ -332,8 +322,7 @@ impl Op for Backward {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (view, wanted) = (self.view, self.wanted);
-        let (x, dy, mean, inverse) = (io.input(0), io.input(1), io.input(2), io.input(3));
-        let weight = if wanted.affine { io.input(4) } else { 0 };
+        let [x, dy, mean, inverse, weight] = [0, 1, 2, 3, 4].map(|which| io.input(which));
         let (space, means) = (io.output(self.space_at()), io.output(self.space_at() + 1));
         let (rows, c, groups) = (view.rows, view.channels, view.groups);
         if wanted.weights || wanted.through_statistics {
@@ -388,23 +377,20 @@ impl Op for Backward {
     }
 }
 
-/// Adds the backward pass of a norm whose inputs are x, then weight and bias if it is affine, and whose first three
-/// outputs are y, mean, inverse.
-pub(super) fn backward(g: &mut Gradients<'_>, view: View, affine: bool, through_statistics: bool) {
-    let weights = affine && (g.wants(1) || g.wants(2));
+/// Adds the backward pass of a norm whose inputs are x, weight and bias, and whose first three outputs are y, mean,
+/// inverse.
+pub(super) fn backward(g: &mut Gradients<'_>, view: View, through_statistics: bool) {
+    let weights = g.wants(1) || g.wants(2);
     assert!(
         !weights || (g.wants(1) && g.wants(2)),
         "weight and bias of a norm must both be trained or both be frozen"
     );
-    let wanted = Wanted { input: g.wants(0), weights, affine, through_statistics };
+    let wanted = Wanted { input: g.wants(0), weights, through_statistics };
     if !wanted.input && !weights {
         return;
     }
-    let mut inputs: Vec<Value> = vec![g.input(0), g.result_gradient(), g.output(1), g.output(2)];
+    let inputs = [g.input(0), g.result_gradient(), g.output(1), g.output(2), g.input(1)];
     let mut targets = Vec::new();
-    if affine {
-        inputs.push(g.input(1));
-    }
     if wanted.input {
         targets.push(g.target(0));
     }

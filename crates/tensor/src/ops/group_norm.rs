@@ -1,4 +1,4 @@
-//! Group norm over time and a group of channels; instance norm is the same with one group per channel.
+//! Group norm over time and a group of channels.
 
 use super::channel_norm::{self, Reapply, View};
 use crate::error::Error;
@@ -7,38 +7,35 @@ use crate::shape::DType;
 use crate::tape::{Gradients, Node, Spec, Tape, Value};
 use std::sync::Arc;
 
-/// Inputs: x `[b, t, c]`, weight and bias `[c]` f32 if any. Outputs: y, mean and 1 / deviation `[b, groups]`,
+/// Inputs: x `[b, t, c]`, weight and bias `[c]` f32. Outputs: y, mean and 1 / deviation `[b, groups]`,
 /// workspace.
 #[derive(Clone, Copy, Debug)]
 struct GroupNorm {
     view: View,
-    affine: bool,
     epsilon: f32,
 }
 
 impl Op for GroupNorm {
     fn name(&self) -> &'static str {
-        if self.affine { "group_norm" } else { "instance_norm" }
+        "group_norm"
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, y, mean, inverse) = (io.f32(0), io.take(0), io.take(1), io.take(2));
         channel_norm::moments(self.view, x, mean, inverse);
         inverse.iter_mut().for_each(|v| *v = 1.0 / (*v + self.epsilon).sqrt());
-        let affine = self.affine.then(|| (io.f32(1), io.f32(2)));
-        channel_norm::apply(self.view, x, (mean, inverse), affine, y);
+        channel_norm::apply(self.view, x, (mean, inverse), (io.f32(1), io.f32(2)), y);
         Ok(())
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (mean, inverse) = (io.output(1), io.output(2));
         channel_norm::queue_statistics(io, self.view, (mean, inverse, io.output(3)), self.epsilon, None)?;
-        let affine = if self.affine { [io.input(1), io.input(2)] } else { [0; 2] };
-        channel_norm::queue_apply(io, self.view, [affine[0], affine[1], mean, inverse])
+        channel_norm::queue_apply(io, self.view, [io.input(1), io.input(2), mean, inverse])
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        channel_norm::backward(g, self.view, self.affine, true);
+        channel_norm::backward(g, self.view, true);
     }
 
     fn is_norm(&self) -> bool {
@@ -62,17 +59,7 @@ impl Tape {
             assert_eq!(self.shape(value).len(), c, "a norm must have one weight and bias per channel");
             assert_eq!(self.info(value).dtype, DType::F32, "weight and bias of a norm must be f32");
         }
-        self.normed(&[x, weight, bias], groups, epsilon)
-    }
-
-    /// `(x - mean) / deviation` with statistics over time, of each channel of x `[batch, time, channel]`.
-    pub fn instance_norm(&mut self, x: Value, epsilon: f32) -> Value {
-        let channels = self.shape(x).last();
-        self.normed(&[x], channels, epsilon)
-    }
-
-    fn normed(&mut self, inputs: &[Value], groups: usize, epsilon: f32) -> Value {
-        let info = self.info(inputs[0]).clone();
+        let info = self.info(x).clone();
         let &[items, rows, channels] = info.shape.dims() else {
             panic!("a group norm takes [batch, time, channel], not {}", info.shape)
         };
@@ -84,7 +71,7 @@ impl Tape {
         let view = View { items, rows, channels, groups };
         let statistic = Spec::constant([items, groups], DType::F32);
         let outputs = [Spec::new(info.shape, info.dtype), statistic, statistic, view.workspace()];
-        let op = GroupNorm { view, affine: inputs.len() > 1, epsilon };
-        self.push(op, inputs, &outputs)[0]
+        let op = GroupNorm { view, epsilon };
+        self.push(op, &[x, weight, bias], &outputs)[0]
     }
 }

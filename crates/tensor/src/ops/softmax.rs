@@ -1,7 +1,7 @@
-//! Softmax over the last dimension, and over time for each channel, as in attentive pooling.
+//! Softmax over time for each channel, as in attentive pooling.
 
 use crate::args;
-use crate::cpu::{reduce, row_sums, vector};
+use crate::cpu::{row_sums, vector};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
@@ -9,88 +9,9 @@ use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// One row per block.
-fn by_row(shape: Shape) -> Launch {
-    Launch::line(shape.rows(), (shape.last().next_multiple_of(32) as u32).clamp(32, 256))
-}
-
 /// 32 channels of an item per block.
 fn by_channel(shape: Shape) -> Launch {
     Launch::grid(shape.last().div_ceil(32), shape.dim(0), 1, 256)
-}
-
-/// Input: x `[.., c]`. Output: y.
-#[derive(Debug)]
-struct Softmax;
-
-impl Op for Softmax {
-    fn name(&self) -> &'static str {
-        "softmax"
-    }
-
-    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (x, c) = (io.f32(0), io.shape(0).last());
-        vector::each_row(
-            io.take(0),
-            c,
-            #[inline(always)]
-            |i, y| {
-                let x = &x[i * c..][..c];
-                let most = reduce::max(x);
-                for (y, x) in y.iter_mut().zip(x) {
-                    *y = vector::exp(x - most);
-                }
-                let inverse = 1.0 / reduce::sum(y, |y| y);
-                y.iter_mut().for_each(|y| *y *= inverse);
-            },
-        );
-        Ok(())
-    }
-
-    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        let name = format!("softmax_forward_{}", float(io.dtype(0)).suffix());
-        let args = args![io.output(0), io.input(0), io.shape(0).last()];
-        io.launch(&name, by_row(io.shape(0)), &args)
-    }
-
-    fn backward(&self, g: &mut Gradients<'_>) {
-        let inputs = [g.output(0), g.result_gradient()];
-        let target = g.target(0);
-        g.push(SoftmaxBackward, &inputs, &[target]);
-    }
-}
-
-/// Inputs: y, dy. Output: dx.
-#[derive(Debug)]
-struct SoftmaxBackward;
-
-impl Op for SoftmaxBackward {
-    fn name(&self) -> &'static str {
-        "softmax'"
-    }
-
-    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (y, dy, c) = (io.f32(0), io.f32(1), io.shape(0).last());
-        vector::each_row(
-            io.accumulate(0),
-            c,
-            #[inline(always)]
-            |i, dx| {
-                let (y, dy) = (&y[i * c..][..c], &dy[i * c..][..c]);
-                let dot = reduce::sum2(y, dy, |y, dy| y * dy);
-                for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
-                    *dx += y * (dy - dot);
-                }
-            },
-        );
-        Ok(())
-    }
-
-    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        let name = format!("softmax_backward_{}", float(io.dtype(0)).suffix());
-        let args = args![io.output(0), io.base(0), io.input(0), io.input(1), io.shape(0).last()];
-        io.launch(&name, by_row(io.shape(0)), &args)
-    }
 }
 
 /// Inputs: x `[b, t, c]`, lengths `[b]` i32 if any. Output: y, zero beyond the lengths.
@@ -226,13 +147,6 @@ impl Op for TimeSoftmaxBackward {
 }
 
 impl Tape {
-    /// Softmax over the last dimension.
-    pub fn softmax(&mut self, x: Value) -> Value {
-        let info = self.info(x);
-        let spec = Spec::new(info.shape, info.dtype);
-        self.push_one(Softmax, &[x], spec)
-    }
-
     /// Softmax over time for each channel of x `[batch, time, channel]`. With `lengths` `[batch]` (i32), time steps
     /// beyond an item's length are ignored and set to zero.
     pub fn softmax_time(&mut self, x: Value, lengths: Option<Value>) -> Value {

@@ -148,11 +148,10 @@ pub(crate) fn gather(
     });
 }
 
-/// Adds the sum over time of `x`, or of `x * y`, viewed as `shape` (`[b, t, c]`), to a target `[b, c]`.
-pub(crate) fn sum(g: &mut Gradients<'_>, shape: Shape, x: Value, y: Option<Value>, target: Target) {
-    let op = TimeSum { shape, product: y.is_some(), lengths: false, mean: false };
-    let inputs: Vec<Value> = [x].into_iter().chain(y).collect();
-    g.push_with_workspace(op, &inputs, &[target], &[op.workspace()]);
+/// Adds the sum over time of `x * y`, viewed as `shape` (`[b, t, c]`), to a target `[b, c]`.
+pub(crate) fn sum_of_products(g: &mut Gradients<'_>, shape: Shape, x: Value, y: Value, target: Target) {
+    let op = TimeSum { shape, product: true, lengths: false, mean: false };
+    g.push_with_workspace(op, &[x, y], &[target], &[op.workspace()]);
 }
 
 impl Tape {

@@ -5,7 +5,7 @@ use super::trace::{Batch, CoresSample, GpuSample, Setup, Trace};
 use crate::error::TrainError;
 use crate::fault::Fault;
 use crate::stages::{Stage, Submitted};
-use crate::step_timer::{StepTimer, TimedStep, control};
+use crate::step_queue::{CompletedStep, StepQueue, control};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub fn collect(
     // Starts in the middle of the stage, as a benchmark does, so that parts that join later are included.
     let middle = recipe.steps / 2;
     let ahead = if on_gpu { amount.ahead } else { 0 };
-    let mut timer = StepTimer::start(stage, ahead);
+    let mut in_flight = StepQueue::start(stage);
     // On a GPU the first run of a shape measures it and the second captures it.
     let captured = if on_gpu { 2 } else { 1 };
     let mut runs: BTreeMap<[usize; 3], u64> = BTreeMap::new();
@@ -93,10 +93,11 @@ pub fn collect(
         let is_new = *met <= captured;
         // While a shape is captured the loop does not wait for the steps before it: the first of them seems to end late, and
         // the others at once.
-        timer.in_flight_mut().for_each(|other: &mut Queued| other.beside_new |= is_new);
-        timer.push(queued.ticket, Queued { queued, is_new, beside_new: false });
-        let ended = if step + 1 == end { timer.complete_all(stage)? } else { timer.complete(stage)? };
-        for TimedStep { step: Queued { queued, is_new, beside_new }, period, on_device } in ended {
+        in_flight.in_flight_mut().for_each(|other: &mut Queued| other.beside_new |= is_new);
+        in_flight.push(queued.ticket, Queued { queued, is_new, beside_new: false });
+        let keep = if step + 1 == end { 0 } else { ahead };
+        while let Some(ended) = in_flight.complete_next(keep, stage)? {
+            let CompletedStep { step: Queued { queued, is_new, beside_new }, period, on_device, .. } = ended;
             let made = &queued.fed.last_made;
             (slots, bytes) = (queued.fed.slots, made.bytes.max(bytes));
             pinned &= !made.pageable;
@@ -119,14 +120,14 @@ pub fn collect(
     let seen = sampler.samples(began.at, ended.at);
     let shapes: Vec<[usize; 3]> = batches.iter().rev().take(REPLAYED).map(|batch| batch.shape).collect();
     let (mut alone, mut replayed) = (Vec::new(), Vec::new());
-    let mut timer = StepTimer::start(stage, ahead);
+    let mut in_flight = StepQueue::start(stage);
     let mut is_first = true;
     for (number, shape) in shapes.iter().copied().enumerate() {
         if let Some(ticket) = stage.replay(shape, &control(recipe, middle, seed.at(number as u64)))? {
-            timer.push(ticket, shape);
+            in_flight.push(ticket, shape);
         }
-        let last = number + 1 == shapes.len();
-        for timed in if last { timer.complete_all(stage)? } else { timer.complete(stage)? } {
+        let keep = if number + 1 == shapes.len() { 0 } else { ahead };
+        for timed in in_flight.complete(keep, stage)? {
             // The first may have waited for work that was already queued.
             if !std::mem::take(&mut is_first) {
                 let period = timed.period.as_secs_f64();

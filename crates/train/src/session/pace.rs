@@ -1,8 +1,9 @@
 //! Speed of a stage over its last seconds: clips per second, the share of time that steps are on the device, and the
 //! shares spent waiting for batches and for sums over processes.
 
+use crate::step_queue::Clocks;
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Length of the window; older marks are dropped.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -10,11 +11,9 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Totals since the beginning, at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    at: Instant,
+    clocks: Clocks,
     rows: u64,
     waited: Duration,
-    on_device: Option<Duration>,
-    summed: Option<Duration>,
 }
 
 /// Counts steps as their reports arrive.
@@ -26,10 +25,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Starts at `now`. `on_device` is the time that steps were on the device so far, `None` if it does not report it;
-    /// `summed` is the time that steps have waited for sums over processes, `None` in a run of one process.
-    pub fn new(now: Instant, (on_device, summed): (Option<Duration>, Option<Duration>)) -> Pace {
-        let first = Mark { at: now, rows: 0, waited: Duration::ZERO, on_device, summed };
+    /// Starts at `clocks`.
+    pub fn new(clocks: Clocks) -> Pace {
+        let first = Mark { clocks, rows: 0, waited: Duration::ZERO };
         Pace { marks: VecDeque::from([first]), rows: 0, waited: Duration::ZERO }
     }
 
@@ -38,17 +36,12 @@ impl Pace {
         self.waited += time;
     }
 
-    /// Adds a step of `rows` clips that was reported at `now`; both times are totals since the engine was created.
-    pub fn step(
-        &mut self,
-        now: Instant,
-        rows: u64,
-        (on_device, summed): (Option<Duration>, Option<Duration>),
-    ) {
+    /// Adds a step of `rows` clips that was reported at `clocks`.
+    pub fn step(&mut self, clocks: Clocks, rows: u64) {
         self.rows += rows;
-        self.marks.push_back(Mark { at: now, rows: self.rows, waited: self.waited, on_device, summed });
+        self.marks.push_back(Mark { clocks, rows: self.rows, waited: self.waited });
         // Keep at least two: a step may be longer than the window.
-        while self.marks.len() > 2 && now - self.marks[0].at > WINDOW {
+        while self.marks.len() > 2 && clocks.at - self.marks[0].clocks.at > WINDOW {
             self.marks.pop_front();
         }
     }
@@ -61,7 +54,7 @@ impl Pace {
     /// The ends of the window; `None` if there is no time between them.
     fn window(&self) -> Option<(&Mark, &Mark, f64)> {
         let (first, last) = (self.marks.front()?, self.marks.back()?);
-        let seconds = (last.at - first.at).as_secs_f64();
+        let seconds = (last.clocks.at - first.clocks.at).as_secs_f64();
         (seconds > 0.0).then_some((first, last, seconds))
     }
 
@@ -74,7 +67,8 @@ impl Pace {
     /// late, so that part of its time is before the window.
     pub fn on_device(&self) -> Option<f64> {
         let (first, last, seconds) = self.window()?;
-        Some((last.on_device?.saturating_sub(first.on_device?).as_secs_f64() / seconds).min(1.0))
+        let on_device = last.clocks.on_device?.saturating_sub(first.clocks.on_device?);
+        Some((on_device.as_secs_f64() / seconds).min(1.0))
     }
 
     /// Share of the time that the loop waited for batches. On a GPU this costs nothing while steps are queued.
@@ -86,13 +80,15 @@ impl Pace {
     /// Share of the time that steps waited while gradients were summed over processes.
     pub fn communicating(&self) -> Option<f64> {
         let (first, last, seconds) = self.window()?;
-        Some((last.summed?.saturating_sub(first.summed?).as_secs_f64() / seconds).min(1.0))
+        let summed = last.clocks.summed?.saturating_sub(first.clocks.summed?);
+        Some((summed.as_secs_f64() / seconds).min(1.0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     fn seconds(seconds: f64) -> Duration {
         Duration::from_secs_f64(seconds)
@@ -101,21 +97,22 @@ mod tests {
     #[test]
     fn shares_are_those_of_the_last_seconds() {
         let start = Instant::now();
-        let mut pace = Pace::new(start, (Some(seconds(5.0)), Some(seconds(1.0))));
+        let mut pace =
+            Pace::new(Clocks { at: start, on_device: Some(seconds(5.0)), summed: Some(seconds(1.0)) });
         assert_eq!((pace.rate(), pace.on_device(), pace.waiting()), (0.0, None, None));
         // Half of the time on the device, a quarter waiting.
         for step in 1..=40u32 {
             pace.wait(seconds(0.25));
             let summed = Some(seconds(1.0 + 0.125 * f64::from(step)));
             let on_device = Some(seconds(5.0 + 0.5 * f64::from(step)));
-            pace.step(start + seconds(step.into()), 3, (on_device, summed));
+            pace.step(Clocks { at: start + seconds(step.into()), on_device, summed }, 3);
         }
         assert_eq!((pace.rate(), pace.on_device(), pace.waiting()), (3.0, Some(0.5), Some(0.25)));
         assert_eq!(pace.communicating(), Some(0.125));
         // Earlier steps no longer count after the window.
         for step in 41..=51u32 {
             let on_device = Some(seconds(25.0 + f64::from(step - 40)));
-            pace.step(start + seconds(step.into()), 0, (on_device, None));
+            pace.step(Clocks { at: start + seconds(step.into()), on_device, summed: None }, 0);
         }
         assert_eq!((pace.rate(), pace.on_device(), pace.waiting()), (0.0, Some(1.0), Some(0.0)));
     }
@@ -123,13 +120,14 @@ mod tests {
     #[test]
     fn a_pause_and_a_device_without_a_clock_give_none() {
         let start = Instant::now();
-        let mut pace = Pace::new(start, (None, None));
-        pace.step(start + seconds(1.0), 8, (None, None));
+        let after = |time: f64| Clocks { at: start + seconds(time), on_device: None, summed: None };
+        let mut pace = Pace::new(after(0.0));
+        pace.step(after(1.0), 8);
         assert_eq!((pace.rate(), pace.on_device(), pace.waiting()), (8.0, None, Some(0.0)));
         pace.pause();
         assert_eq!((pace.rate(), pace.waiting()), (0.0, None));
-        pace.step(start + seconds(100.0), 8, (None, None));
-        pace.step(start + seconds(120.0), 8, (None, None));
+        pace.step(after(100.0), 8);
+        pace.step(after(120.0), 8);
         assert_eq!(pace.rate(), 0.4, "a step longer than the window, after a pause that does not count");
     }
 }

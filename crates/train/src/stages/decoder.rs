@@ -22,6 +22,7 @@ use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{DiscriminatorSizes, Discriminators};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::{Declare, Released};
+use myxtts_run::memory_size::memory_size;
 use myxtts_run::plan::Recipe;
 use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::{Control, Engine, EngineOptions, Init, Layout, Mode, ParameterId, Report, Training};
@@ -230,12 +231,12 @@ impl StageCore for DecoderStage {
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips, {rows} windows of {:.2} s per batch; memory {:.2} GiB, and a temporary file of {:.2} GiB for the \
+                "{} clips, {rows} windows of {:.2} s per batch; memory {}, and a temporary file of {} for the \
                  GPT's states",
                 self.clips.train.len(),
                 decoder.samples_of(*window) as f64 / decoder.wave_rate as f64,
-                self.engine.memory().total() as f64 / (1u64 << 30) as f64,
-                self.clips.latents.file_bytes() as f64 / (1u64 << 30) as f64
+                memory_size(self.engine.memory().total() as u64),
+                memory_size(self.clips.latents.file_bytes())
             ),
         ];
         if let Some(&first) = self.clips.left_out.first() {

@@ -1,23 +1,24 @@
 //! The DVAE stage: encodes windows of mels to codes and decodes them.
 
+mod batches;
 pub mod forecast;
 mod mel_feed;
+mod mel_statistics;
 mod settings;
 mod step;
 mod token_targets;
 
 use super::gpt::conditioning_input::ConditioningInput;
 use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation};
-use crate::bad_records::BadRecords;
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{Feed, Maker, Measured, ReadyBatch, field, maker_of};
 use crate::model::{DVAE, MEL_STATS, Model};
-use crate::overlay::floats;
 use crate::replica_slice::ReplicaSlice;
 use mel_feed::MelFeed;
-use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
-use myxtts_data::loader::{FailureBudget, Notes, Options as LoaderOptions};
+use mel_statistics::measure_mels;
+use myxtts_data::batch::{BatchInfo, Plan as Batches};
+use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
@@ -25,6 +26,7 @@ use myxtts_model::declare::{TRAINING_ONLY, is_training_only};
 use myxtts_model::dvae::Dvae;
 use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::{Declare, Released};
+use myxtts_run::memory_size::memory_size;
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
 use myxtts_tensor::engine::{OpTime, Ticket, Upload};
@@ -35,6 +37,7 @@ use std::time::Instant;
 use step::{Ready, ready};
 use token_targets::{MEL_WITH_TOKEN, WithTokens};
 
+pub(crate) use batches::batches;
 pub use mel_feed::MelDevice;
 pub use settings::DvaeSettings;
 pub use token_targets::TokenTargets;
@@ -43,9 +46,6 @@ pub use token_targets::TokenTargets;
 const REVIVE_EVERY: u64 = 20;
 /// A code chosen by fewer rows than this, averaged over about a hundred steps, is unused.
 const MIN_USE: f32 = 0.03;
-/// Maximum number of records that mel statistics are computed from.
-const MAX_MEASURED: usize = 4000;
-
 /// What the loop needs to know about a batch.
 struct DvaeBatch {
     rows: u64,
@@ -88,76 +88,6 @@ pub struct DvaeStage {
     bad_records: Option<String>,
     step: Ready,
     measure: Ready,
-}
-
-/// Statistics of the mels of a set of records.
-struct MelStatistics {
-    /// Per band: the root mean square, by which mels are divided so that all bands have equal weight.
-    scale: Vec<f32>,
-    /// Per band.
-    mean: Vec<f32>,
-    /// Names the records that could not be read.
-    bad: Option<String>,
-}
-
-fn measure_mels(
-    source: &dyn RecordSource,
-    records: &[u32],
-    bands: usize,
-    failures: FailureBudget,
-) -> Result<MelStatistics, TrainError> {
-    let (mut squares, mut sums) = (vec![0f64; bands], vec![0f64; bands]);
-    let mut frames = 0u64;
-    // Sampled evenly over the whole set, since it may be ordered.
-    let every = records.len().div_ceil(MAX_MEASURED).max(1);
-    let mut bad = BadRecords::new("mel statistics", failures.rate, records.len().div_ceil(every));
-    for &record in records.iter().step_by(every) {
-        let Some(mels) = bad.check(floats(source, record as usize, DVAE_MEL))? else { continue };
-        // One NaN or Inf frame would spoil the statistics of all clips. The steps of that clip report it.
-        for frame in mels.chunks_exact(bands).filter(|frame| are_numbers(frame)) {
-            squares.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
-            sums.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x));
-            frames += 1;
-        }
-    }
-    let frames = frames.max(1) as f64;
-    let scale = squares.into_iter().map(|sum| ((sum / frames).sqrt() as f32).max(1e-3)).collect();
-    let mean = sums.into_iter().map(|sum| (sum / frames) as f32).collect();
-    Ok(MelStatistics { scale, mean, bad: bad.message("the mel statistics") })
-}
-
-/// Batch settings of the training windows.
-fn learning(settings: &DvaeSettings) -> Settings {
-    Settings {
-        seed: Seed::new(settings.seed).derive("dvae"),
-        rows: Rows::Fixed(settings.rows),
-        order: settings.order.order(),
-        buckets: 1,
-        length: DVAE_MEL,
-        balance: settings.balance,
-        parts: vec![Part::window(DVAE_MEL, settings.frames)],
-        ..Settings::default()
-    }
-}
-
-/// Training batches and validation batches.
-pub(crate) fn batches(
-    settings: &DvaeSettings,
-    source: &dyn RecordSource,
-    RecordSplit { train, validation }: RecordSplit<'_>,
-) -> Result<(Batches, Option<Batches>), TrainError> {
-    let batches = learning(settings);
-    let mut learnt = batches.clone();
-    if source.columns().contains(&MEL_WITH_TOKEN) {
-        let silence = learnt.parts[0].pad;
-        learnt.parts = vec![Part { pad: silence, ..Part::window(MEL_WITH_TOKEN, settings.frames) }];
-    }
-    let plan = Batches::new(source, train.iter().copied(), learnt)?;
-    if validation.is_empty() {
-        return Ok((plan, None));
-    }
-    let settings = Settings { tail: Tail::Short, order: Order::Fixed, balance: 1.0, ..batches };
-    Ok((plan, Some(Batches::new(source, validation.iter().copied(), settings)?)))
 }
 
 /// The network with its parameters.
@@ -395,12 +325,12 @@ impl StageCore for DvaeStage {
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips{}, {} windows of {:.2} s per batch; memory {:.2} GiB",
+                "{} clips{}, {} windows of {:.2} s per batch; memory {}",
                 self.batches.records(),
                 super::describe_balance(&self.batches),
                 self.settings.rows,
                 FrontEnd::Dvae.seconds(self.settings.frames as usize),
-                self.engine.memory().total() as f64 / (1u64 << 30) as f64
+                memory_size(self.engine.memory().total() as u64)
             ),
         ];
         match &self.mel_feed {

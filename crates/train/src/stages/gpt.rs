@@ -36,6 +36,7 @@ use myxtts_data::batch::{Plan as Batches, Rows};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::RecordSource;
 use myxtts_model::{Gpt, GptShape, Released};
+use myxtts_run::memory_size::memory_size;
 use myxtts_run::plan::Recipe;
 use myxtts_tensor::engine::{OpTime, Ticket};
 use myxtts_tensor::memory::MemoryPlan;
@@ -186,10 +187,10 @@ impl GptStage {
         let (need, plans) = found;
         if need > limit {
             return Err(TrainError::DeviceMemory(format!(
-                "the largest batch needs {:.1} GiB with every block recomputed, and training.memory_limit is \
-                 {:.1} GiB: lower {} or data.max_seconds",
-                need as f64 / GIB,
-                limit as f64 / GIB,
+                "the largest batch needs {} with every block recomputed, and training.memory_limit is {}: lower {} or \
+                 data.max_seconds",
+                memory_size(need),
+                memory_size(limit),
                 match self.settings.rows {
                     Rows::Fixed(_) => "data.batch_size",
                     Rows::Budget { .. } => "data.frame_budget",
@@ -201,7 +202,7 @@ impl GptStage {
             0 => String::new(),
             n => format!(", {n} of {} blocks recomputed", self.settings.sizes.layers),
         };
-        self.memory = format!("memory {:.2} GiB{recomputed}", need as f64 / GIB);
+        self.memory = format!("memory {}{recomputed}", memory_size(need));
         Ok(())
     }
 
@@ -290,8 +291,6 @@ impl GptStage {
         Ok(self.feed.as_mut().expect("started above"))
     }
 }
-
-const GIB: f64 = (1u64 << 30) as f64;
 
 fn is_step_of((shape, phase): &(GptShape, Phase), wanted: [usize; 3]) -> bool {
     *phase == Phase::Step && [shape.batch, shape.text, shape.mel] == wanted

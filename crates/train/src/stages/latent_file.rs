@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Bytes per number.
 const BYTES: u64 = size_of::<bf16>() as u64;
+/// Bytes that are sent to another process at a time.
+const PIECE: u64 = 1 << 20;
 
 /// The states of every record, `[codes + 1, width]` each: row i predicted code i, and the last row predicted the end.
 /// Rounded to bf16, which is half the bytes and as exact as the GPU that computed them. Only the offsets are in memory. The
@@ -47,16 +49,16 @@ impl LatentFile {
     /// Writes the states of a record, as whole rows. Each record may be written once at most.
     pub fn append(&mut self, record: usize, states: &[bf16]) -> Result<(), TrainError> {
         let bytes: Vec<u8> = states.iter().flat_map(|x| x.to_bits().to_le_bytes()).collect();
-        self.append_bytes(record, &bytes)
+        self.spans[record] = Span { offset: self.end, rows: states.len() / self.width };
+        self.write(&bytes)
     }
 
-    fn append_bytes(&mut self, record: usize, bytes: &[u8]) -> Result<(), TrainError> {
-        let offset = self.end;
+    /// Appends bytes to the file.
+    fn write(&mut self, bytes: &[u8]) -> Result<(), TrainError> {
         self.file
-            .write_all_at(bytes, offset)
+            .write_all_at(bytes, self.end)
             .map_err(failed("write the GPT's states to a temporary file in", &self.folder))?;
         self.end += bytes.len() as u64;
-        self.spans[record] = Span { offset, rows: bytes.len() / (self.width * BYTES as usize) };
         Ok(())
     }
 
@@ -87,48 +89,63 @@ impl LatentFile {
         size_of_val(&self.spans[..])
     }
 
-    /// The states for another process: the width, the number of records, then the number of rows and the rows of each.
-    pub(crate) fn encode(&self) -> Result<Vec<u8>, TrainError> {
-        let mut bytes = Vec::with_capacity(16 + 8 * self.spans.len() + self.end as usize);
-        bytes.extend((self.width as u64).to_le_bytes());
-        bytes.extend((self.spans.len() as u64).to_le_bytes());
-        for span in &self.spans {
-            bytes.extend((span.rows as u64).to_le_bytes());
-            let from = bytes.len();
-            bytes.resize(from + span.rows * self.width * BYTES as usize, 0);
+    /// Sends the states to other processes in pieces of bounded size: first the [header](Self::header), then the file.
+    pub(crate) fn send(
+        &self,
+        mut send: impl FnMut(&[u8]) -> Result<(), TrainError>,
+    ) -> Result<(), TrainError> {
+        send(&self.header())?;
+        let mut piece = vec![0; self.end.min(PIECE) as usize];
+        for from in (0..self.end).step_by(PIECE as usize) {
+            let piece = &mut piece[..(self.end - from).min(PIECE) as usize];
             self.file
-                .read_exact_at(&mut bytes[from..], span.offset)
+                .read_exact_at(piece, from)
                 .map_err(failed("read the GPT's states from a temporary file in", &self.folder))?;
+            send(piece)?;
         }
-        Ok(bytes)
+        Ok(())
     }
 
-    /// Writes what [`LatentFile::encode`] returned to a temporary file of this process; `None` if it is something else.
-    pub(crate) fn decode(folder: &Path, bytes: &[u8]) -> Result<Option<LatentFile>, TrainError> {
-        let Some((width, records, mut rest)) = header(bytes) else { return Ok(None) };
-        let mut all = LatentFile::create(folder, width, records)?;
-        for record in 0..records {
-            let Some((rows, after)) = rest.split_first_chunk::<8>() else { return Ok(None) };
-            let length = usize::try_from(u64::from_le_bytes(*rows)).ok();
-            let length = length.and_then(|rows| rows.checked_mul(width * BYTES as usize));
-            let Some(own) = length.and_then(|length| after.get(..length)) else { return Ok(None) };
-            if !own.is_empty() {
-                all.append_bytes(record, own)?;
+    /// Writes the pieces of [`LatentFile::send`] to a temporary file of this process; `None` if they are something else.
+    pub(crate) fn receive(
+        folder: &Path,
+        mut receive: impl FnMut() -> Result<Vec<u8>, TrainError>,
+    ) -> Result<Option<LatentFile>, TrainError> {
+        let Some((width, spans, end)) = decode_header(&receive()?) else { return Ok(None) };
+        let mut all = LatentFile { spans, ..LatentFile::create(folder, width, 0)? };
+        while all.end < end {
+            let piece = receive()?;
+            if piece.is_empty() || piece.len() as u64 > end - all.end {
+                return Ok(None);
             }
-            rest = &after[own.len()..];
+            all.write(&piece)?;
         }
-        Ok(rest.is_empty().then_some(all))
+        Ok(Some(all))
+    }
+
+    /// The width, then offset and rows of every record.
+    fn header(&self) -> Vec<u8> {
+        let spans = self.spans.iter().flat_map(|span| [span.offset, span.rows as u64]);
+        [self.width as u64].into_iter().chain(spans).flat_map(u64::to_le_bytes).collect()
     }
 }
 
-/// The width, the number of records and the rest. Every record has at least the bytes of its length.
-fn header(bytes: &[u8]) -> Option<(usize, usize, &[u8])> {
-    let (width, rest) = bytes.split_first_chunk::<8>()?;
-    let (records, rest) = rest.split_first_chunk::<8>()?;
-    let width =
-        usize::try_from(u64::from_le_bytes(*width)).ok().filter(|width| (1..=1 << 20).contains(width))?;
-    let records = usize::try_from(u64::from_le_bytes(*records)).ok()?;
-    (records <= rest.len() / 8).then_some((width, records, rest))
+/// The width, the spans and the bytes of the file that they are in.
+fn decode_header(bytes: &[u8]) -> Option<(usize, Vec<Span>, u64)> {
+    let (numbers, []) = bytes.as_chunks::<8>() else { return None };
+    let mut numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let width = numbers.next().filter(|width| (1..=1 << 20).contains(width))?;
+    let (mut spans, mut end) = (Vec::with_capacity(bytes.len() / 16), 0u64);
+    while let Some(offset) = numbers.next() {
+        let rows = numbers.next()?;
+        let length = rows.checked_mul(width * BYTES)?;
+        end = end.max(offset.checked_add(length)?);
+        spans.push(Span { offset, rows: usize::try_from(rows).ok()? });
+    }
+    // The records have all of the file, each its own part.
+    let length: Option<u64> =
+        spans.iter().try_fold(0u64, |sum, span| sum.checked_add(span.rows as u64 * width * BYTES));
+    (length == Some(end)).then_some((width as usize, spans, end))
 }
 
 fn failed(action: &'static str, folder: &Path) -> impl FnOnce(io::Error) -> TrainError {
@@ -176,23 +193,58 @@ mod tests {
         }
     }
 
+    fn pieces(sent: &LatentFile) -> Vec<Vec<u8>> {
+        let mut pieces = Vec::new();
+        sent.send(|piece| {
+            pieces.push(piece.to_vec());
+            Ok(())
+        })
+        .unwrap();
+        pieces
+    }
+
+    fn received(pieces: &[Vec<u8>]) -> Option<LatentFile> {
+        let mut pieces = pieces.iter().cloned();
+        LatentFile::receive(Path::new(""), || Ok(pieces.next().unwrap_or_default())).unwrap()
+    }
+
     #[test]
     fn another_process_reads_the_same_states() {
-        let sent = file(&[4, 0, 5]);
-        let bytes = sent.encode().unwrap();
-        let folder = Path::new("");
-        let received = LatentFile::decode(folder, &bytes).unwrap().unwrap();
-        for record in 0..3 {
-            assert_eq!(received.rows(record), sent.rows(record));
-            let [mut a, mut b] = [Vec::new(), Vec::new()];
-            sent.read(record, 0, sent.rows(record), &mut a).unwrap();
-            received.read(record, 0, sent.rows(record), &mut b).unwrap();
-            assert_eq!(a, b);
+        for lengths in [[4, 0, 5], [0, 0, 0], [200_000, 1, 350_000]] {
+            let sent = file(&lengths);
+            let received = received(&pieces(&sent)).unwrap();
+            assert_eq!(received.file_bytes(), sent.file_bytes());
+            for (record, rows) in lengths.into_iter().enumerate() {
+                assert_eq!((received.rows(record), sent.rows(record)), (rows, rows));
+                let [mut a, mut b] = [Vec::new(), Vec::new()];
+                sent.read(record, 0, rows, &mut a).unwrap();
+                received.read(record, 0, rows, &mut b).unwrap();
+                assert_eq!(a, b);
+            }
         }
-        for length in 0..bytes.len() {
-            assert!(LatentFile::decode(folder, &bytes[..length]).unwrap().is_none(), "cut at {length}");
+    }
+
+    /// The states were sent as one blob, which rank 0 and every other rank held in memory.
+    #[test]
+    fn no_piece_is_longer_than_the_limit() {
+        let pieces = pieces(&file(&[200_000, 1, 350_000]));
+        let lengths: Vec<u64> = pieces.iter().map(|piece| piece.len() as u64).collect();
+        assert_eq!(lengths[..4], [8 + 16 * 3, PIECE, PIECE, PIECE]);
+        assert_eq!(lengths[4..], [550_001 * WIDTH as u64 * BYTES - 3 * PIECE]);
+    }
+
+    #[test]
+    fn damaged_pieces_are_refused() {
+        let pieces = pieces(&file(&[4, 0, 5]));
+        let [header, states] = &pieces[..] else { panic!("{} pieces", pieces.len()) };
+        for length in 0..header.len() {
+            assert!(received(&[header[..length].to_vec(), states.clone()]).is_none(), "cut at {length}");
         }
-        let claims = [u64::MAX.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
-        assert!(LatentFile::decode(folder, &claims).unwrap().is_none());
+        assert!(received(&[header.clone(), states[1..].to_vec()]).is_none(), "missing bytes");
+        assert!(received(&[header.clone(), [&states[..], &[0]].concat()]).is_none(), "bytes too many");
+        for claims in [[u64::MAX, 0, 1], [3, u64::MAX, 1], [3, 0, u64::MAX], [3, 1, 1], [0, 0, 0]] {
+            let header = claims.into_iter().flat_map(u64::to_le_bytes).collect();
+            assert!(received(&[header, vec![0; 6]]).is_none(), "{claims:?}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::error::TrainError;
 use crate::feed::Measured;
 use crate::model::Model;
 use myxtts_data::batch::{Plan as Batches, Reason};
+use myxtts_run::memory_size::memory_size;
 pub use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::{OpTime, Ticket};
 use myxtts_tensor::{Control, Engine, ParameterId, Report};
@@ -309,11 +310,10 @@ pub(crate) fn check_memory_limit(
     let Some(limit) = limit else { return Ok(()) };
     let need = engine.need_with(&engine.plan_of(tape)).total() + engine.driver_bytes()?;
     if need as u64 > limit {
-        let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         return Err(TrainError::DeviceMemory(format!(
-            "the stage `{stage}` needs {:.2} GiB, and training.memory_limit is {:.2} GiB: lower {batch}, or raise the limit",
-            gib(need as u64),
-            gib(limit)
+            "the stage `{stage}` needs {}, and training.memory_limit is {}: lower {batch}, or raise the limit",
+            memory_size(need as u64),
+            memory_size(limit)
         )));
     }
     Ok(())

@@ -15,13 +15,13 @@ use crate::stages::decoder::forecast::Speakers;
 use crate::stages::dvae::{DvaeSettings, TokenTargets};
 use crate::stages::{StageKind, decoder, dvae};
 use crate::training_data::Corpus;
+use myxtts_run::memory_size::memory_size;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
 use std::sync::Arc;
 
 /// The lower limit of `data.frame_budget`.
 const LEAST_FRAMES: usize = 16;
-const GIB: f64 = (1u64 << 30) as f64;
 
 /// The machine's memory in bytes; `None` if the system does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -181,7 +181,7 @@ pub fn check_host_memory(
     }
     let setting = batches.setting();
     let advice = match fitting {
-        Some((rows, bytes)) => format!("{setting} = {rows} fits, with {}", gib(bytes)),
+        Some((rows, bytes)) => format!("{setting} = {rows} fits, with {}", memory_size(bytes)),
         None if batches.stage == StageKind::Gpt => {
             let what = if batches.by_frames { setting } else { "batch size" };
             format!("no {what} fits: lower data.max_seconds, or take a smaller model.preset")
@@ -190,18 +190,20 @@ pub fn check_host_memory(
     };
     Err(TrainError::HostMemory(format!(
         "{setting} = {rows} is planned to take {} of this machine's memory for the {}'s steps, and it has {}: {advice}",
-        gib(planned),
+        memory_size(planned),
         batches.name(),
-        gib(total)
+        memory_size(total)
     )))
 }
 
 /// The planned bytes of each stage, as one line. Stages run one after the other, so only the largest is compared with the
 /// free memory.
 pub fn line(planned: &[(StageBatches, u64)], host: Host) -> String {
-    let stages: Vec<String> =
-        planned.iter().map(|(batches, bytes)| format!("{} {}", batches.name(), gib(*bytes))).collect();
-    let free = host.free.map_or(String::new(), |free| format!("; {} are free", gib(free)));
+    let stages: Vec<String> = planned
+        .iter()
+        .map(|(batches, bytes)| format!("{} {}", batches.name(), memory_size(*bytes)))
+        .collect();
+    let free = host.free.map_or(String::new(), |free| format!("; {} are free", memory_size(free)));
     let largest = planned.iter().max_by_key(|(_, bytes)| *bytes);
     let advice = match (largest, host.free) {
         (Some((batches, bytes)), Some(free)) if *bytes > free => {
@@ -210,8 +212,4 @@ pub fn line(planned: &[(StageBatches, u64)], host: Host) -> String {
         _ => String::new(),
     };
     format!("memory       planned for training steps: {}{free}{advice}", stages.join(", "))
-}
-
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / GIB)
 }

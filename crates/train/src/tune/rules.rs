@@ -14,6 +14,7 @@ use super::facts::Facts;
 use crate::error::TrainError;
 use myxtts_run::config::tune::{cores_reason, first_batch, loader_threads};
 use myxtts_run::config::{Key, Tuned, Value};
+use myxtts_run::memory_size::memory_size;
 use myxtts_run::plan::Plan;
 
 /// Memory that batches need on a device.
@@ -105,7 +106,7 @@ pub fn choose(facts: &Facts, plan: &Plan, memory: Option<&dyn Memory>) -> Result
     };
     // Buffers only ever shrink: the defaults are deep enough, and deeper ones only delay a stop.
     let why = |held: &str| match facts.gpu {
-        Some(_) => format!("a batch has {}, {held}", size(bytes)),
+        Some(_) => format!("a batch has {}, {held}", memory_size(bytes)),
         None => "training on the CPU".to_owned(),
     };
     let ready = match plan.is_pending("data.prefetch_buffer_size") {
@@ -144,7 +145,7 @@ fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -
         false => ROWS.contains(part),
     });
     let what = match facts.gpu {
-        Some(gpu) => format!("a GPU with {:.0} GB", gpu.total as f64 / 1e9),
+        Some(gpu) => format!("a GPU with {}", memory_size(gpu.total)),
         None => "training on the CPU".to_owned(),
     };
     let mut tried: Option<(usize, u64)> = None;
@@ -157,13 +158,13 @@ fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -
         let planned = memory.planned(rows, accumulate)? + MIN_WAITING * memory.waiting(rows)?;
         if planned <= budget {
             let reason = match tried {
-                None => format!("{what}; planned to use {} of {}", size(planned), size(budget)),
+                None => format!("{what}; planned to use {} of {}", memory_size(planned), memory_size(budget)),
                 Some((more, needed)) => {
                     format!(
                         "{more} would need {} of {}, this one {}",
-                        size(needed),
-                        size(budget),
-                        size(planned)
+                        memory_size(needed),
+                        memory_size(budget),
+                        memory_size(planned)
                     )
                 }
             };
@@ -173,19 +174,11 @@ fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -
         if part == 1 {
             let reason = format!(
                 "even this is planned to need {} of {}: set training.memory_limit to recompute blocks in the backward pass",
-                size(planned),
-                size(budget)
+                memory_size(planned),
+                memory_size(budget)
             );
             return Ok(Batch { rows, accumulate, reason });
         }
     }
     Ok(Batch { rows: facts.replicas, accumulate: 1, reason: what })
-}
-
-/// Formats a number of bytes.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
 }

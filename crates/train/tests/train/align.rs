@@ -13,7 +13,7 @@ use myxtts_train::bad_records::BadRecords;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::RecordSplit;
-use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, TokenTargets};
+use myxtts_train::stages::dvae::{DvaeSettings, TokenTargets};
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Regularization};
 use myxtts_train::stages::{Stage, StageCore};
 use myxtts_train::{ComputeDevice, Model};
@@ -249,25 +249,16 @@ fn codes_learn_to_predict_tokens() {
     let alignments = Arc::new(aligned(&tokenizer, &source));
     let source = Arc::new(source);
     let (records, held_out): (Vec<u32>, Vec<u32>) = ((0..30).collect(), (30..40).collect());
-    let recipe = small::plan(StageKind::Dvae, 200).recipe(StageKind::Dvae, false);
+    let plan = small::plan(StageKind::Dvae, 200);
     let run = |weight: Option<f64>, from: &Model| {
         let vocabulary = tokenizer.vocabulary_size();
         let spoken = weight.map(|weight| TokenTargets { weight, vocabulary, alignments: alignments.clone() });
         let small = small::dvae_settings();
         let sizes = DvaeSizes { hidden: 16, codes: 64, ..small.sizes.clone() };
         let settings = DvaeSettings { token_targets: spoken, rows: 16, frames: 32, sizes, ..small };
-        let model = from.clone();
         let sides = RecordSplit { train: &records, validation: &held_out };
-        let mut stage = DvaeStage::new(
-            ReplicaSlice::WHOLE,
-            settings,
-            recipe,
-            ComputeDevice::CPU,
-            source.clone(),
-            sides,
-            &model,
-        )
-        .unwrap();
+        let mut stage =
+            small::dvae_stage(settings, &plan, source.clone(), sides, ComputeDevice::CPU, from).unwrap();
         let mut named = Vec::new();
         for step in 0..200 {
             let control = Control { rate: 1e-2, weight: 1.0, clip: 1.0, average: 0.0, seed: step };

@@ -22,7 +22,7 @@ use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::replica_slice::Replicas;
 use myxtts_train::stages::RecordSplit;
-use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, TokenTargets};
+use myxtts_train::stages::dvae::{DvaeSettings, MelDevice, TokenTargets};
 use myxtts_train::stages::gpt::{Conditioning, GptForecast, GptSettings, GptStage};
 use myxtts_train::stages::{Stage, StageCore};
 use myxtts_train::{ComputeDevice, Model};
@@ -323,18 +323,10 @@ fn dvae_learnt(
     let settings =
         DvaeSettings { rows: 4, frames: 64, mels, token_targets: spoken, feeding, ..small::dvae_settings() };
     let (train, held_out) = sides();
-    let recipe = small::plan(StageKind::Dvae, 8).recipe(StageKind::Dvae, false);
+    let plan = small::plan(StageKind::Dvae, 8);
     let (model, sides) = (Model::default(), RecordSplit { train: &train, validation: &held_out });
-    let mut stage = DvaeStage::new(
-        ReplicaSlice::WHOLE,
-        settings,
-        recipe,
-        ComputeDevice::CPU,
-        source.clone(),
-        sides,
-        &model,
-    )
-    .unwrap();
+    let mut stage =
+        small::dvae_stage(settings, &plan, source.clone(), sides, ComputeDevice::CPU, &model).unwrap();
     let mut reports = Vec::new();
     for step in 0..8 {
         let control = Control { rate: 1e-3, seed: step, ..Control::default() };

@@ -84,16 +84,7 @@ pub fn train_all(
         true => RunFolder::resume(runs, "run").unwrap().0,
         false => RunFolder::create(runs, Some("run"), &plan).unwrap(),
     };
-    let mut session = Session {
-        folder: &folder,
-        plan: &plan,
-        store: folder.checkpoint_store().unwrap(),
-        events: folder.event_log().unwrap(),
-        board: folder.tensorboard(None).unwrap(),
-        stop,
-        progress,
-        listener: None,
-    };
+    let mut session = Session::open(&folder, &plan, stop, progress).unwrap();
     let corpus = Corpus {
         source: Arc::new(clips),
         train: (0..CLIPS as u32 - 1).collect(),

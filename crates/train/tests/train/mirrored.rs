@@ -325,16 +325,7 @@ fn run(
     let mut stage = made(&gpt(recipe, 1, None), replicas).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let progress = StopAt(until, stop.clone());
-    let mut session = Session {
-        folder: &folder,
-        plan: &plan,
-        store: folder.checkpoint_store().unwrap(),
-        events: folder.event_log().unwrap(),
-        board: folder.tensorboard(None).unwrap(),
-        stop,
-        progress: &progress,
-        listener: None,
-    };
+    let mut session = Session::open(&folder, &plan, stop, &progress).unwrap();
     let last = session.last_of("gpt").unwrap();
     let ended = session.run(&mut *stage, &recipe, 0, last, None).map(|finished| finished.ended);
     (ended, stage.engine().read_arena(Arena::Weights).unwrap())

@@ -206,6 +206,19 @@ pub fn dvae_settings() -> DvaeSettings {
     }
 }
 
+/// A DVAE of a run from its beginning, on one device.
+pub fn dvae_stage(
+    settings: DvaeSettings,
+    plan: &Plan,
+    source: Arc<dyn RecordSource>,
+    split: RecordSplit<'_>,
+    machine: ComputeDevice,
+    model: &Model,
+) -> Result<DvaeStage, TrainError> {
+    let recipe = plan.recipe(StageKind::Dvae, false);
+    DvaeStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, split, model)
+}
+
 /// A GPT that starts from a model: all of it is trained, or adapters of the given rank.
 pub fn fine_tuned_gpt(plan: &Plan, lora_rank: Option<usize>, machine: ComputeDevice) -> Box<dyn Stage> {
     let mut model = Model::default();
@@ -269,11 +282,7 @@ pub fn stage(
     let source = Arc::new(clips);
     match kind {
         StageKind::Dvae => {
-            let settings = dvae_settings();
-            Box::new(
-                DvaeStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, &model)
-                    .unwrap(),
-            )
+            Box::new(dvae_stage(dvae_settings(), plan, source, sides, machine, &model).unwrap())
         }
         StageKind::Gpt => {
             model.set("mel_stats", &[80], &[5.0; 80]);
@@ -398,22 +407,13 @@ pub fn run_with_progress(
     samples: Option<&Samples<'_>>,
 ) -> Result<StageOutcome, TrainError> {
     // Written last: without it a run has not begun.
-    let resumed = runs.join("run/plan.json").exists();
-    let folder = match resumed {
+    let folder = match runs.join("run/plan.json").exists() {
         true => RunFolder::resume(runs, "run").unwrap().0,
         false => RunFolder::create(runs, Some("run"), plan).unwrap(),
     };
     let recipe: Recipe = plan.recipe(stage.kind(), false);
-    let mut session = Session {
-        folder: &folder,
-        plan,
-        store: folder.checkpoint_store().unwrap(),
-        events: folder.event_log().unwrap(),
-        board: folder.tensorboard(resumed.then_some(0)).unwrap(),
-        stop,
-        progress,
-        listener: Listener::of(&plan.training).unwrap(),
-    };
+    let mut session = Session::open(&folder, plan, stop, progress).unwrap();
+    session.listener = Listener::of(&plan.training).unwrap();
     let last = session.last_of(stages::name(stage.kind())).unwrap();
     session.run(stage, &recipe, 0, last, samples)
 }

@@ -23,24 +23,12 @@ pub fn cases() -> Vec<Case> {
             let y = b.tape.scale(x, -2.5);
             vec![y, b.tape.affine(x, 1.0, 0.75)]
         }),
-        Case::new("add_row", |b| {
-            let (batch, time, c) = (b.size(1, 4), b.size(1, 20), b.size(1, 40));
-            let (x, row, master) = (b.variable([batch, time, c]), b.weight([c]), b.master([c]));
-            let y = b.tape.add_row(x, row);
-            // Used under another shape.
-            let y = b.tape.add_row(y, master);
-            vec![b.tape.reshape(y, [batch * time * c])]
-        }),
-        Case::new("add_per_item", |b| {
-            let (batch, time, c) = (b.size(1, 4), b.size(1, 20), b.size(1, 40));
-            let (x, y) = (b.variable([batch, time, c]), b.variable([batch, c]));
-            vec![b.tape.add_per_item(x, y)]
-        }),
         Case::new("multiply_per_item", |b| {
             let (batch, time, c) = (b.size(1, 4), b.size(1, 20), 8 * b.size(1, 9));
             let (x, y) = (b.variable([batch, time, c]), b.variable([batch, c]));
             let z = b.tape.multiply_per_item(x, y);
-            vec![b.tape.multiply_per_item(z, y), b.tape.add_per_item(x, y)]
+            // Both are used again: gradients are accumulated.
+            vec![b.tape.multiply_per_item(z, y), b.tape.multiply_per_item(x, y)]
         })
         .step(5e-3),
         // Long enough for several partial sums, with channels that end within a block.

@@ -1,8 +1,9 @@
 //! Windows of mels that a device computes from waveforms, for batches that the model's device trains on. The windows are
 //! those of the cache, sampled alike; their values are equal up to rounding.
 
+use super::batches::learning;
 use super::token_targets::{self, AUDIO_WITH_TOKEN, WithTokens};
-use super::{DvaeBatch, DvaeSettings, Ready, learning};
+use super::{DvaeBatch, DvaeSettings, Ready};
 use crate::error::TrainError;
 use crate::feed::{Finisher, Maker, field, maker_of};
 use crate::stages::gpt::conditioning_engine::{ConditioningEngine, HasMelInput, SharedEngine};
@@ -12,6 +13,7 @@ use myxtts_data::cache::audio_overlay::{AUDIO_OVERLAP, DVAE_AUDIO};
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::RecordSource;
+use myxtts_run::memory_size::memory_size;
 use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Device, Engine};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,11 +94,7 @@ impl MelFeed {
     /// Description for the user.
     pub fn description(&self) -> String {
         let held = self.own.lock().unwrap_or_else(PoisonError::into_inner).held();
-        format!(
-            "mels are computed on {} from waveforms: {:.2} GiB",
-            self.device,
-            held as f64 / (1u64 << 30) as f64
-        )
+        format!("mels are computed on {} from waveforms: {}", self.device, memory_size(held as u64))
     }
 
     /// Makes batches that carry waveforms.

@@ -1,9 +1,9 @@
 //! The source of the conditioning of batches: as the settings request, if that is possible.
 
+use super::GptSettings;
 use super::conditioning_engine::{ConditioningEngine, SharedEngine, forecast, table, waveform_source};
 use super::fill::GptBatch;
 use super::row_indices::MEL_INDEX;
-use super::{GIB, GptSettings};
 use crate::error::TrainError;
 use crate::feed::Finisher;
 use crate::overlay::{CODES, WithCodes};
@@ -11,6 +11,7 @@ use myxtts_data::batch::Part;
 use myxtts_data::cache::audio_overlay::{AUDIO_OVERLAP, CONDITIONING_AUDIO};
 use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::{CONDITIONING_MEL, Column, RecordSource, TOKENS};
+use myxtts_run::memory_size::memory_size;
 use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Device, Engine};
 use std::collections::BTreeSet;
@@ -119,9 +120,8 @@ impl ConditioningFeed {
                     return plain(None);
                 };
                 let (own, indices) = ConditioningEngine::resident(device, records, frames, stats)?;
-                let bytes = (4 * mels * stats.len()) as f64;
-                let description =
-                    format!("{:.2} GiB of conditioning are resident on the device", bytes / GIB);
+                let bytes = memory_size((4 * mels * stats.len()) as u64);
+                let description = format!("{bytes} of conditioning are resident on the device");
                 let kind = ConditioningKind::RowIndices { silence: indices.silence };
                 Ok(ConditioningFeed {
                     maker: Some(Arc::new(Mutex::new(own))),
