@@ -179,7 +179,7 @@ impl<'a> StageContext<'a> {
                 };
                 let latents = match self.ranks {
                     None => make()?,
-                    Some(ranks) => broadcast_latents(ranks, make, how.folder)?,
+                    Some(ranks) => broadcast_latents(ranks, make, how.folder, source.len())?,
                 };
                 let settings = DecoderSettings { mode, feeding, ..DecoderSettings::from_plan(plan, &sizes) };
                 let clips = Arc::new(Clips::load(&settings, &*source, latents, corpus.split())?);
@@ -322,13 +322,15 @@ fn broadcast_latents(
     ranks: &Ranks,
     make: impl FnOnce() -> Result<LatentFile, TrainError>,
     folder: &Path,
+    records: usize,
 ) -> Result<LatentFile, TrainError> {
     if ranks.is_lead() {
         let made = make()?;
         made.send(|piece| Ok(ranks.broadcast_bytes(Some(piece)).map(drop)?))?;
         return Ok(made);
     }
-    let received = LatentFile::receive(folder, || Ok(ranks.broadcast_bytes(None)?.unwrap_or_default()))?;
+    let received =
+        LatentFile::receive(folder, records, || Ok(ranks.broadcast_bytes(None)?.unwrap_or_default()))?;
     received.ok_or_else(|| {
         let error =
             std::io::Error::new(std::io::ErrorKind::InvalidData, "the states of rank 0 cannot be decoded");

@@ -230,8 +230,9 @@ fn inspect(
     let first = args.step * of_step;
     let further = (first + 1..first + of_step).map(|number| Ok(collated(number)?.0));
     let further = further.collect::<anyhow::Result<_>>()?;
-    let (report, slab) = collated(first)?;
-    Ok((Report { step: args.step, further, ..report }, slab))
+    let (mut report, slab) = collated(first)?;
+    (report.step, report.further) = (args.step, further);
+    Ok((report, slab))
 }
 
 /// Number of mel frames per audio code.

@@ -101,10 +101,10 @@ fn all_nvml_values_are_shown_and_missing_ones_are_tolerated() {
 
     monitor(folder, &brief).env("MYXTTS_CUDA_PATH", folder).assert().success().stdout(
         contains(
-            "97 % busy, memory 21.5 GB of 85.9 GB, 612 W of 700 W, 64 °C, SM 1755 MHz of -, memory 2619 MHz",
+            "97 % busy, memory 20.0 GiB of 80.0 GiB, 612 W of 700 W, 64 °C, SM 1755 MHz of -, memory 2619 MHz",
         )
         .and(contains("limited by power cap, temperature"))
-        .and(contains("process 4000000 - 5368.7 MB"))
+        .and(contains("process 4000000 - 5.0 GiB"))
         .and(contains("and 92 more processes"))
         .and(contains("GPU 0: oscillation 0: 97 to 97 % busy"))
         .and(contains("GPU 1 -, - busy"))

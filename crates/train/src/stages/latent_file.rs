@@ -106,12 +106,17 @@ impl LatentFile {
         Ok(())
     }
 
-    /// Writes the pieces of [`LatentFile::send`] to a temporary file of this process; `None` if they are something else.
+    /// Writes the pieces of [`LatentFile::send`] to a temporary file of this process; `None` if they are something else than the
+    /// states of `records` records.
     pub(crate) fn receive(
         folder: &Path,
+        records: usize,
         mut receive: impl FnMut() -> Result<Vec<u8>, TrainError>,
     ) -> Result<Option<LatentFile>, TrainError> {
         let Some((width, spans, end)) = decode_header(&receive()?) else { return Ok(None) };
+        if spans.len() != records {
+            return Ok(None);
+        }
         let mut all = LatentFile { spans, ..LatentFile::create(folder, width, 0)? };
         while all.end < end {
             let piece = receive()?;
@@ -205,7 +210,7 @@ mod tests {
 
     fn received(pieces: &[Vec<u8>]) -> Option<LatentFile> {
         let mut pieces = pieces.iter().cloned();
-        LatentFile::receive(Path::new(""), || Ok(pieces.next().unwrap_or_default())).unwrap()
+        LatentFile::receive(Path::new(""), 3, || Ok(pieces.next().unwrap_or_default())).unwrap()
     }
 
     #[test]
@@ -243,7 +248,7 @@ mod tests {
         assert!(received(&[header.clone(), states[1..].to_vec()]).is_none(), "missing bytes");
         assert!(received(&[header.clone(), [&states[..], &[0]].concat()]).is_none(), "bytes too many");
         for claims in [[u64::MAX, 0, 1], [3, u64::MAX, 1], [3, 0, u64::MAX], [3, 1, 1], [0, 0, 0]] {
-            let header = claims.into_iter().flat_map(u64::to_le_bytes).collect();
+            let header = claims.into_iter().chain([0; 4]).flat_map(u64::to_le_bytes).collect();
             assert!(received(&[header, vec![0; 6]]).is_none(), "{claims:?}");
         }
     }

@@ -194,7 +194,7 @@ fn tuned_settings_are_reported_with_their_reasons() {
     tuned.finish_tuning(&choose(&gpu(25 * GB, 16), &tuned, Some(&LARGE)).unwrap());
     let line = tune::line(&tuned.tuning.as_ref().unwrap().changed).unwrap();
     for part in
-        ["data.batch_size = 32 (64 would need 31.4 GB of 21.9 GB, this one 20.2 GB)", "still has 64 clips"]
+        ["data.batch_size = 32 (64 would need 29.3 GiB of 20.4 GiB, this one 18.8 GiB)", "still has 64 clips"]
     {
         assert!(line.contains(part), "{part} in {line}");
     }
