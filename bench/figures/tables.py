@@ -1,6 +1,7 @@
 """The tables of docs/src/benchmarks.md and README.md. Each function returns Markdown; figures.py puts it into the pages."""
 
 import json
+import statistics
 
 from raw import MANIFEST, Sample, kept, letters, marked, number, percent, reports, reports_of, text, values, whole_percent
 
@@ -357,9 +358,9 @@ def front_end():
         theirs = {peer: Sample(times, "ms") for peer, times in rounds.items()}
         shown = "; ".join(f"{peer} {sample.text()}" for peer, sample in theirs.items())
         rows.append([name, mine.text(), shown, "; ".join(f"{sample.median / mine.median:.1f}x" for sample in theirs.values())])
-    load = file["load_average"][0]
-    about = (f"One core of an {file['cpu']}, {file['date'][:10]}, `{file['command']}`, `{MANIFEST['cpu']['front end']}`; a run is a round over "
-             f"{file['clips']} clips of 10 s. The load average at the end was {load:.1f} on {file.get('cores', 2)} cores.\n\n")
+    others = statistics.median(file["others_busy_before_each_round"]) * 100
+    about = (f"One core of an {file['cpu']}, {file['date'][:10]}, `{file['command']}`, `{MANIFEST['cpu']['front end']}`. A run is a round over {file['clips']} "
+             f"clips of 10 s; before the rounds other programs used {others:.0f} % of the {file['cores']} cores (median).\n\n")
     return about + table(["per 10 s of speech, one core", "MyXTTS", "peer", "ratio"], rows)
 
 
