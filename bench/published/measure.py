@@ -50,7 +50,12 @@ def stop(child):
 
 
 def json_lines(text):
-    """The lines that are JSON objects."""
+    """The lines that are JSON objects, or the one object that takes several lines."""
+    try:
+        if text.startswith("{"):
+            return [json.loads(text)]
+    except ValueError:
+        pass
     found = []
     for line in text.splitlines():
         if line.startswith("{"):
