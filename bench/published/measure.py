@@ -210,10 +210,10 @@ class Measuring:
             return
         took = time.monotonic() - began
         self.took[row.key] = took
-        command = shlex.join([os.path.basename(row.program) if "/" not in row.program else row.program, *row.arguments]).replace("'", "")
+        shown = [word.format(clips="CLIPS", models="MODELS", work="WORK", run=run) for word in row.arguments]
         line = {
             "part": row.part, "row": row.name, "side": row.side, "run": run, "date": time.strftime("%Y-%m-%d"), "machine": self.machine,
-            "commit": self.commit, "myxtts": self.version, "command": command.replace("{run}", str(run)), "seconds": round(took, 2),
+            "commit": self.commit, "myxtts": self.version, "command": shlex.join([row.program, *shown]), "seconds": round(took, 2),
             **({"quick": True} if self.a.cpu else {}), **({"errors": errors} if errors else {}), "reports": reports,
         }
         text = json.dumps(line, separators=(",", ":"))
