@@ -343,38 +343,24 @@ def on_cpu():
 
 FRONT_END = {
     "wav_to_mel": "WAV to log-mel", "wav44_to_mel": "44.1 kHz WAV, resampled and trimmed, to log-mel", "read_wav": "reading WAV",
+    "read_flac": "reading FLAC", "read_mp3": "reading MP3", "trim": "trimming silence", "resample_22_16": "resampling 22.05 to 16 kHz",
     "resample_44_22": "resampling 44.1 to 22.05 kHz",
 }
 
 
 def front_end():
     file = cpu_file("front end")
-    if "ms_per_10s_of_each_round" not in file:
-        return front_end_best(file)
     rows = []
     for key, name in FRONT_END.items():
         rounds = dict(file["ms_per_10s_of_each_round"][key])
         mine = Sample(rounds.pop("myxtts"), "ms")
         theirs = {peer: Sample(times, "ms") for peer, times in rounds.items()}
         shown = "; ".join(f"{peer} {sample.text()}" for peer, sample in theirs.items())
-        rows.append([name, mine.text(), shown, "; ".join(f"{sample.median / mine.median:.1f}x" for sample in theirs.values())])
+        rows.append([name, mine.text(), shown, "; ".join(f"{sample.median / mine.median:.2f}x" for sample in theirs.values())])
     others = statistics.median(file["others_busy_before_each_round"]) * 100
     about = (f"One core of an {file['cpu']}, {file['date'][:10]}, `{file['command']}`, `{MANIFEST['cpu']['front end']}`. A run is a round over {file['clips']} "
              f"clips of 10 s; before the rounds other programs used {others:.0f} % of the {file['cores']} cores (median).\n\n")
     return about + table(["per 10 s of speech, one core", "MyXTTS", "peer", "ratio"], rows)
-
-
-def front_end_best(file):
-    """A file of which only the best of all rounds was stored: it has no median."""
-    rows = []
-    for key, name in FRONT_END.items():
-        times = dict(file["best_of_rounds"][key]["ms_per_10s"])
-        mine = times.pop("myxtts")
-        shown = "; ".join(f"{peer} {ms:.2f} ms" for peer, ms in times.items())
-        rows.append([name, f"{mine:.2f} ms", shown, "; ".join(f"{ms / mine:.1f}x" for ms in times.values())])
-    about = (f"One core of an {file['cpu']}, {file['date'][:10]}, `{file['command']}`, `{MANIFEST['cpu']['front end']}`. Only the best of the rounds was stored: "
-             f"{marked(1)}.\n\n")
-    return about + table([f"per 10 s of speech, one core, best of {file['rounds']} rounds", "MyXTTS", "peer", "ratio"], rows)
 
 
 def tuning():

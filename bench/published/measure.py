@@ -99,8 +99,10 @@ class Measuring:
         self.built = pathlib.Path(os.environ.get("MYXTTS_BUILT", "target/dist")).resolve()
         self.peers, self.failures, self.took = {}, collections.Counter(), {}
         self.log = open(self.out / "log.txt", "a", buffering=1)
+        # Opened once more: what the children inherit as their error output must not keep the lock.
+        self.lock = open(self.out / "log.txt", "a")
         try:
-            fcntl.flock(self.log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             sys.exit(f"another program measures into {self.out}")
         self.machine = machine()
