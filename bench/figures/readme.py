@@ -56,7 +56,7 @@ def without_cache():
 
 def readme_note():
     note = f"Without a cache MyXTTS reaches {without_cache().text()}. Speaking used random weights."
-    return f"{note} {older_loop()}".strip()
+    return f"{note} {older_loop(names=False)}".strip()
 
 
 # --- Persian ----------------------------------------------------------------------------------------------------------

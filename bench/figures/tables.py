@@ -85,13 +85,13 @@ def training():
     return table(head, [rows[0], like, fp32] + rows[1:])
 
 
-def older_loop():
+def older_loop(names=True):
     """What is said of the loop's figures while some of them are from an earlier script."""
     used = [sides(preset, batch, "resident", peer)[1] for _, preset, batch, peer in SIZES] + [sides("v2", 32, "no cache", SIZES[0][3])[1]]
     earlier = sorted({letter for one in used for letter, report in one if report.get("printed")})
     if not earlier:
         return ""
-    return (f"The loop's figures of file {' and '.join(earlier)} are from an earlier loop with the same method; "
+    return (f"The loop's figures{' of file ' + ' and '.join(earlier) if names else ''} are from an earlier loop with the same method; "
             "`bench/training/torch_loop.py` itself was not used for them.")
 
 
