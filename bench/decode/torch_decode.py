@@ -1,36 +1,48 @@
 """Peer of the example `decode`: a network of the same size decoded greedily by Hugging Face's GPT-2 with its key-value cache.
 
-usage: torch_decode.py
+usage: torch_decode.py [--batches 1,64] [--codes 300] [--layers 30 --width 1024 --heads 16] [--device cuda|cpu]
 
-Prints one JSON line per number type and batch size. Needs a GPU, torch and transformers."""
+Prints one JSON line per number type and batch size. Every measurement is done twice, and the second is printed. Needs torch and
+transformers."""
+import argparse
 import json
 import os
 import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
+import transformers
 from transformers import GPT2Config, GPT2Model
 
 
 @torch.no_grad()
-def decode(dtype, batch, prompt=94, codes=300):
-    config = GPT2Config(vocab_size=1026, n_positions=1012, n_embd=1024, n_layer=30, n_head=16, use_cache=True)
-    model = GPT2Model(config).cuda().to(dtype).eval()
-    head = torch.nn.Linear(1024, 1026).cuda().to(dtype)
+def decode(a, dtype, batch, prompt=94):
+    wait = torch.cuda.synchronize if a.device == "cuda" else lambda: None
+    config = GPT2Config(vocab_size=1026, n_positions=1012, n_embd=a.width, n_layer=a.layers, n_head=a.heads, use_cache=True)
+    model = GPT2Model(config).to(a.device, dtype).eval()
+    head = torch.nn.Linear(a.width, 1026).to(a.device, dtype)
     for _ in range(2):
-        out = model(inputs_embeds=torch.randn(batch, prompt, 1024, device="cuda", dtype=dtype))
-        torch.cuda.synchronize()
-        start = time.time()
-        for _ in range(codes):
+        out = model(inputs_embeds=torch.randn(batch, prompt, a.width, device=a.device, dtype=dtype))
+        wait()
+        start = time.perf_counter()
+        for _ in range(a.codes):
             code = head(out.last_hidden_state[:, -1]).argmax(-1, keepdim=True)
             out = model(input_ids=code, past_key_values=out.past_key_values)
-        torch.cuda.synchronize()
-        seconds = time.time() - start
-    print(json.dumps({"peer": "transformers", "torch": torch.__version__, "device": torch.cuda.get_device_name(),
-                      "type": str(dtype), "batch": batch, "codes": codes,
-                      "codes_per_s": batch * codes / seconds}), flush=True)
+        wait()
+        seconds = time.perf_counter() - start
+    print(json.dumps({"peer": "transformers", "torch": torch.__version__, "transformers": transformers.__version__,
+                      "device": torch.cuda.get_device_name() if a.device == "cuda" else "cpu", "type": str(dtype), "batch": batch,
+                      "codes": a.codes, "codes_per_s": batch * a.codes / seconds}), flush=True)
 
 
-for dtype in (torch.float32, torch.bfloat16):
-    for batch in (1, 64):
-        decode(dtype, batch)
+parser = argparse.ArgumentParser()
+parser.add_argument("--batches", default="1,64")
+parser.add_argument("--codes", type=int, default=300)
+parser.add_argument("--layers", type=int, default=30)
+parser.add_argument("--width", type=int, default=1024)
+parser.add_argument("--heads", type=int, default=16)
+parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+arguments = parser.parse_args()
+for number in (torch.float32, torch.bfloat16):
+    for size in map(int, arguments.batches.split(",")):
+        decode(arguments, number, size)

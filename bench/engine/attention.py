@@ -1,15 +1,16 @@
 """Checks the attention kernels against a float64 reference, then times them. Peer: PyTorch's SDPA (flash and cuDNN).
 
-usage: attention.py KERNELS_FOLDER
+usage: attention.py KERNELS_FOLDER [--times] [--device cuda|cpu]
 
 KERNELS_FOLDER is crates/tensor/src/kernels. ONLY=TEXT runs the cases with TEXT in their names. Exits with 1 if a case fails.
-Needs a GPU and torch."""
-import concurrent.futures, ctypes, functools, glob, math, os, subprocess, sys, tempfile, time, traceback
+--times checks nothing and prints the published times as one JSON line: microseconds of one layer, forward and backward. On a CPU the
+kernels are compiled for an H200 but not run, and PyTorch's attention is timed with small sizes: it tests this script. Needs torch."""
+import concurrent.futures, ctypes, functools, glob, json, math, os, statistics, subprocess, sys, tempfile, time, traceback
 
 import torch
 
 FOLDER = sys.argv[1]
-DEVICE = "cuda"
+DEVICE = "cpu" if "--device" in sys.argv and sys.argv[sys.argv.index("--device") + 1] == "cpu" else "cuda"
 START = time.time()
 
 
@@ -308,7 +309,14 @@ VARIANT_SETS = [("_m2n4", "_m1n8", "_m1n8"), ("_m1n8", "_m1n4", "_m1n4")]
 
 # ---------------------------------------------------------------- time
 def graph_us(call, count=30, replays=8):
-    """Microseconds per call: `count` calls captured as one graph, the second fastest of `replays` replays."""
+    """Microseconds per call: `count` calls captured as one graph, the median of `replays` replays. On a CPU the median of all calls."""
+    if DEVICE == "cpu":
+        times = []
+        for i in range(count):
+            start = time.perf_counter()
+            call(i)
+            times.append((time.perf_counter() - start) * 1e6)
+        return statistics.median(times)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -328,7 +336,7 @@ def graph_us(call, count=30, replays=8):
         b.record()
         torch.cuda.synchronize()
         times.append(a.elapsed_time(b) * 1000 / count)
-    return sorted(times)[1]
+    return statistics.median(times)
 
 
 def row(name, us):
@@ -352,15 +360,16 @@ def timed(name, call, count=30):
         return None
 
 
-def timing(modules):
-    b, h, t, d, sets = 16, 16, 512, 64, 4  # several sets of buffers, so that no call finds its data in the L2 cache
+def timing(modules, published):
+    """Prints all times, or with `published` returns those that are published."""
+    b, h, t, d, sets = (16, 16, 512, 64, 4) if DEVICE == "cuda" else (1, 2, 32, 64, 2)  # several sets of buffers, so that no call finds its data in the L2 cache
     scale = 1 / math.sqrt(d)
     data = []
     for _ in range(sets):
-        qkv = torch.randn(b, t, 3, h, d, device="cuda").bfloat16()
+        qkv = torch.randn(b, t, 3, h, d, device=DEVICE).bfloat16()
         dqkv = torch.empty_like(qkv)
-        o, grad = torch.empty(b, t, h, d, device="cuda", dtype=torch.bfloat16), torch.randn(b, t, h, d, device="cuda").bfloat16()
-        lse, delta = torch.empty(b, h, t, device="cuda"), torch.empty(b, h, t, device="cuda")
+        o, grad = torch.empty(b, t, h, d, device=DEVICE, dtype=torch.bfloat16), torch.randn(b, t, h, d, device=DEVICE).bfloat16()
+        lse, delta = torch.empty(b, h, t, device=DEVICE), torch.empty(b, h, t, device=DEVICE)
         data.append(([qkv[:, :, i] for i in range(3)], [dqkv[:, :, i] for i in range(3)], o, grad, lse, delta))
 
     def call_forward(m, i, variant="", causal=True):
@@ -375,31 +384,10 @@ def timing(modules):
         (q, k, v), (_, dk, dv), _, grad, lse, delta = data[i % sets]
         backward_kv(m, q, k, v, grad, dk, dv, lse, delta, None, None, causal, scale, variant)
 
-    best = {}
-    base = modules["base"]
-    for what, call, variants in (("forward", call_forward, ("", "_m2n4", "_m1n8")), ("backward_q", call_q, ("", "_m1n8", "_m1n4")),
-                                 ("backward_kv", call_kv, ("", "_m1n8", "_m1n4"))):
-        for variant in variants:
-            us = timed(f"ours {what}{variant}", lambda i: call(base, i, variant))
-            if us and us < best.get(what, (1e9, ""))[0]:
-                best[what] = (us, variant)
-    for label, m in modules.items():
-        if label != "base":
-            timed(f"ours forward, {label}", lambda i: call_forward(m, i))
-            timed(f"ours backward_q + kv, {label}", lambda i: (call_q(m, i), call_kv(m, i)))
-    timed("ours backward_q + kv", lambda i: (call_q(base, i), call_kv(base, i)))
-    ours = timed("ours forward + backward (defaults)", lambda i: (call_forward(base, i), call_q(base, i), call_kv(base, i)))
-    names = [best.get(w, (0, ""))[1] for w in ("forward", "backward_q", "backward_kv")]
-    timed("ours forward + backward (best: " + "/".join(n or "-" for n in names) + ")",
-          lambda i: (call_forward(base, i, names[0]), call_q(base, i, names[1]), call_kv(base, i, names[2])))
-    timed("ours forward + backward, not causal",
-          lambda i: (call_forward(base, i, "", False), call_q(base, i, "", False), call_kv(base, i, "", False)))
-
-    x = [torch.randn(b, t, h, d, device="cuda") for _ in range(8)]
-    lse, delta = data[0][4], data[0][5]
-    timed("ours f32 forward", lambda i: forward(base, *x[:3], x[3], lse, None, None, True, scale), 4)
-    timed("ours f32 backward", lambda i: (backward_q(base, *x[:4], x[4], x[5], lse, delta, None, None, True, scale),
-                                          backward_kv(base, *x[:3], x[4], x[6], x[7], lse, delta, None, None, True, scale)), 4)
+    def call_all(i):
+        call_forward(base, i)
+        call_q(base, i)
+        call_kv(base, i)
 
     heads_first = [[x.transpose(1, 2) for x in (*qkv, grad)] for qkv, _, _, grad, _, _ in data]
 
@@ -420,6 +408,45 @@ def timing(modules):
             out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return torch.autograd.grad(out, (q, k, v), g)
 
+    base = modules["base"]
+    if published:
+        calls = {"ours": call_all, "flash": flash_both, "cuDNN": lambda i: autograd_both(i, "CUDNN_ATTENTION")}
+        if DEVICE == "cpu":
+            calls = {"math": lambda i: autograd_both(i, "MATH")}
+        found = {}
+        for name, call in calls.items():
+            try:
+                with torch.set_grad_enabled(name != "flash"):
+                    found[name] = graph_us(call)
+            except Exception as error:  # one that fails must not hide the others
+                print(json.dumps({"attention": name, "error": repr(error)[:300]}), flush=True)
+        return found
+
+    best = {}
+    for what, call, variants in (("forward", call_forward, ("", "_m2n4", "_m1n8")), ("backward_q", call_q, ("", "_m1n8", "_m1n4")),
+                                 ("backward_kv", call_kv, ("", "_m1n8", "_m1n4"))):
+        for variant in variants:
+            us = timed(f"ours {what}{variant}", lambda i: call(base, i, variant))
+            if us and us < best.get(what, (1e9, ""))[0]:
+                best[what] = (us, variant)
+    for label, m in modules.items():
+        if label != "base":
+            timed(f"ours forward, {label}", lambda i: call_forward(m, i))
+            timed(f"ours backward_q + kv, {label}", lambda i: (call_q(m, i), call_kv(m, i)))
+    timed("ours backward_q + kv", lambda i: (call_q(base, i), call_kv(base, i)))
+    ours = timed("ours forward + backward (defaults)", call_all)
+    names = [best.get(w, (0, ""))[1] for w in ("forward", "backward_q", "backward_kv")]
+    timed("ours forward + backward (best: " + "/".join(n or "-" for n in names) + ")",
+          lambda i: (call_forward(base, i, names[0]), call_q(base, i, names[1]), call_kv(base, i, names[2])))
+    timed("ours forward + backward, not causal",
+          lambda i: (call_forward(base, i, "", False), call_q(base, i, "", False), call_kv(base, i, "", False)))
+
+    x = [torch.randn(b, t, h, d, device="cuda") for _ in range(8)]
+    lse, delta = data[0][4], data[0][5]
+    timed("ours f32 forward", lambda i: forward(base, *x[:3], x[3], lse, None, None, True, scale), 4)
+    timed("ours f32 backward", lambda i: (backward_q(base, *x[:4], x[4], x[5], lse, delta, None, None, True, scale),
+                                          backward_kv(base, *x[:3], x[4], x[6], x[7], lse, delta, None, None, True, scale)), 4)
+
     with torch.no_grad():
         timed("torch SDPA flash forward", flash_forward)
         flash = timed("torch SDPA flash forward + backward", flash_both)
@@ -430,13 +457,23 @@ def timing(modules):
 
 
 def main():
-    torch.zeros(1, device="cuda")
-    arch = "sm_%d%d" % torch.cuda.get_device_capability()
+    published = "--times" in sys.argv
+    if DEVICE == "cpu" and not published:
+        sys.exit("on a CPU there is only --times")
+    torch.zeros(1, device=DEVICE)
+    arch = "sm_%d%d" % torch.cuda.get_device_capability() if DEVICE == "cuda" else "sm_90"
     files = ["prelude.cuh", "attention.cuh", "attention_tiles.cuh", "attention_bf16.cu", "attention_f32.cu"]
     text = "\n".join(open(FOLDER + "/" + name).read() for name in files)
     options = {"base": ["-DATTENTION_VARIANTS"], "head group 32": ["-DHEAD_GROUP=32"], "head group all": ["-DHEAD_GROUP=100000"]}
+    if published:
+        options = {"base": []}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         images = dict(zip(options, pool.map(lambda o: compile_text(text, o, arch), options.values())))
+    if published:
+        modules = {label: Module(image) if DEVICE == "cuda" else None for label, image in images.items()}
+        name = torch.cuda.get_device_name() if DEVICE == "cuda" else "cpu"
+        print(json.dumps({"device": name, "torch": torch.__version__, "attention_us": timing(modules, True)}), flush=True)
+        return 0
     print(f"compiled for {arch} in {time.time() - START:.1f} s, {torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
     modules = {label: Module(image) for label, image in images.items()}
     try:
@@ -445,7 +482,7 @@ def main():
         traceback.print_exc()
         failures.append("cases")
     try:
-        timing(modules)
+        timing(modules, False)
     except Exception:
         traceback.print_exc()
     print(f"\n---- B=16 H=16 T=512 D=64 causal, bf16, packed qkv; {torch.cuda.get_device_name()}")

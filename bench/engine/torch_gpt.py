@@ -1,7 +1,10 @@
 """Peer of the example `gpt_step` on a GPU: the same network in PyTorch, bf16 autocast with fused AdamW, as an eager loop,
 compiled, and captured as a CUDA graph. Prints one JSON line per mode.
 
-usage: torch_gpt.py LAYERS WIDTH HEADS VOCABULARY [BATCH TIME] [--modes eager,compile,graph,f32] [--steps 40] [--warm 15]"""
+usage: torch_gpt.py LAYERS WIDTH HEADS VOCABULARY [BATCH TIME] [--modes eager,compile,graph,f32] [--steps 40] [--warm 15]
+                    [--device cuda|cpu]
+
+On a CPU times are wall times and there is no mode `graph`: it tests this script."""
 
 import argparse
 import json
@@ -44,9 +47,16 @@ class Gpt(nn.Module):
         return F.cross_entropy(self.head(self.norm(x)).float().flatten(0, 1), targets.flatten())
 
 
-def measure(step, steps, warm):
+def measure(step, steps, warm, on_gpu):
     for _ in range(warm):
         step()
+    if not on_gpu:
+        times = []
+        for _ in range(steps):
+            begin = time.perf_counter()
+            step()
+            times.append((time.perf_counter() - begin) * 1e3)
+        return statistics.median(times), sum(times) / steps, statistics.pstdev(times) / statistics.mean(times)
     torch.cuda.synchronize()
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
     begin = time.perf_counter()
@@ -62,18 +72,20 @@ def measure(step, steps, warm):
 
 def run(mode, a):
     torch.manual_seed(0)
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+    on_gpu = a.device == "cuda"
+    if on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     half = mode != "f32"
     torch.backends.cuda.matmul.allow_tf32 = half
-    model = Gpt(a.layers, a.width, a.heads, a.vocabulary, a.time).cuda()
+    model = Gpt(a.layers, a.width, a.heads, a.vocabulary, a.time).to(a.device)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, fused=True, capturable=mode == "graph")
-    ids, targets = (torch.randint(0, a.vocabulary, (a.batch, a.time), device="cuda") for _ in range(2))
+    ids, targets = (torch.randint(0, a.vocabulary, (a.batch, a.time), device=a.device) for _ in range(2))
     forward = torch.compile(model) if mode == "compile" else model
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.bfloat16, enabled=half, cache_enabled=mode != "graph"):
+        with torch.autocast(a.device, torch.bfloat16, enabled=half, cache_enabled=mode != "graph"):
             loss = forward(ids, targets)
         loss.backward()
         optimizer.step()
@@ -89,13 +101,13 @@ def run(mode, a):
         optimizer.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph):
             step()
-        median, wall, variation = measure(graph.replay, a.steps, a.warm)
+        median, wall, variation = measure(graph.replay, a.steps, a.warm, on_gpu)
     else:
-        median, wall, variation = measure(step, a.steps, a.warm)
+        median, wall, variation = measure(step, a.steps, a.warm, on_gpu)
     print(json.dumps({
         "peer": f"torch {torch.__version__} {mode}", "layers": a.layers, "width": a.width, "batch": a.batch,
         "time": a.time, "median_ms": round(median, 3), "wall_ms": round(wall, 3),
-        "variation": round(variation, 5), "peak_bytes": torch.cuda.max_memory_allocated(),
+        "variation": round(variation, 5), "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else None,
     }), flush=True)
 
 
@@ -107,9 +119,10 @@ parser.add_argument("time", type=int, nargs="?", default=512)
 parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--warm", type=int, default=15)
 parser.add_argument("--modes", default="eager,compile,graph")
+parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
 arguments = parser.parse_args()
 for one in arguments.modes.split(","):
     try:
         run(one, arguments)
     except Exception as error:  # a mode that fails must not hide the others
-        print(json.dumps({"peer": f"torch {one}", "error": repr(error)[:300]}), flush=True)
+        print(json.dumps({"peer": f"torch {torch.__version__} {one}", "error": repr(error)[:300]}), flush=True)

@@ -1,17 +1,18 @@
 """Peer of the example `hifigan_step`: XTTS's HiFi-GAN generator in PyTorch, forward alone and forward with backward, in f32 and
 with bf16 autocast, with cuDNN's algorithm search on. Prints one JSON line per precision.
 
-usage: torch_hifigan.py [BATCH] [LATENT_FRAMES]"""
+usage: torch_hifigan.py [BATCH] [LATENT_FRAMES] [--steps 20] [--warm 5] [--device cuda|cpu]
 
+On a CPU times are wall times: it tests this script."""
+
+import argparse
 import json
-import sys
+import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-BATCH = int(sys.argv[1]) if len(sys.argv) > 1 else 16
-FRAMES = int(sys.argv[2]) if len(sys.argv) > 2 else 32
 CHANNELS = (512, 256, 128, 64, 32)
 UPSAMPLING = ((8, 16), (8, 16), (2, 4), (2, 4))
 
@@ -50,25 +51,38 @@ class Generator(nn.Module):
         return torch.tanh(self.last(F.leaky_relu(x)))
 
 
-def measure(step, steps=20):
-    for _ in range(5):
+def measure(step, a):
+    """Milliseconds per call."""
+    for _ in range(a.warm):
         step()
+    if a.device == "cpu":
+        start = time.perf_counter()
+        for _ in range(a.steps):
+            step()
+        return (time.perf_counter() - start) * 1e3 / a.steps
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
-    for _ in range(steps):
+    for _ in range(a.steps):
         step()
     end.record()
     torch.cuda.synchronize()
-    return begin.elapsed_time(end) / steps
+    return begin.elapsed_time(end) / a.steps
 
 
+parser = argparse.ArgumentParser()
+parser.add_argument("batch", type=int, nargs="?", default=16)
+parser.add_argument("frames", type=int, nargs="?", default=32)
+parser.add_argument("--steps", type=int, default=20)
+parser.add_argument("--warm", type=int, default=5)
+parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+a = parser.parse_args()
 torch.backends.cudnn.benchmark = True
-model = Generator().cuda()
-latents = torch.randn(BATCH, 1024, int(FRAMES * 4 * 24000 / 22050), device="cuda")
-speaker = torch.randn(BATCH, 512, 1, device="cuda")
+model = Generator().to(a.device)
+latents = torch.randn(a.batch, 1024, int(a.frames * 4 * 24000 / 22050), device=a.device)
+speaker = torch.randn(a.batch, 512, 1, device=a.device)
 for precision in ("f32", "bf16"):
     def forward():
-        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+        with torch.autocast(a.device, torch.bfloat16, enabled=precision == "bf16"):
             return model(latents, speaker)
 
     def both():
@@ -76,8 +90,8 @@ for precision in ("f32", "bf16"):
         model.zero_grad(set_to_none=True)
 
     with torch.no_grad():
-        alone = measure(forward)
+        alone = measure(forward, a)
     print(json.dumps({
-        "peer": f"torch {torch.__version__} {precision}", "batch": BATCH, "frames": FRAMES,
-        "forward_ms": round(alone, 3), "forward_backward_ms": round(measure(both), 3),
+        "peer": f"torch {torch.__version__} {precision}", "batch": a.batch, "frames": a.frames,
+        "forward_ms": round(alone, 3), "forward_backward_ms": round(measure(both, a), 3),
     }), flush=True)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measures audio files to log-mels on one core: MyXTTS, soundfile + soxr + librosa, and torchaudio.
 
-In every round, each task is done file by file, by all programs in turn. The best time of each file counts; their sum is given
-per 10 s of audio. Called by run.sh, which builds and installs what is needed.
+In every round, each task is done file by file, by all programs in turn. The time of all files is given per 10 s of audio: the median
+over the rounds, and every round. A round begins when other programs use less than 5 % of the cores, for which --wait seconds in all
+are waited; the JSON has their share before each round. Called by run.sh, which builds and installs what is needed.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import json
 import math
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -143,6 +145,36 @@ def timed(function, n):
     return time.perf_counter_ns() - start
 
 
+def others_busy(seconds=1.0):
+    """The share of all cores that is used while this program sleeps; 0 where it is not known."""
+
+    def ticks():
+        numbers = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(numbers), numbers[3] + numbers[4]
+
+    try:
+        before = ticks()
+        time.sleep(seconds)
+        after = ticks()
+    except (OSError, ValueError):
+        return 0.0
+    return 1 - (after[1] - before[1]) / max(1, after[0] - before[0])
+
+
+QUIET = 0.05
+
+
+def wait_until_quiet(left):
+    """Waits at most `left` seconds until the machine is quiet. Returns the share of the others, and what is left of the time."""
+    while True:
+        start = time.monotonic()
+        busy = others_busy()
+        if busy < QUIET or left <= 0:
+            return round(busy, 3), left
+        time.sleep(4)
+        left -= time.monotonic() - start
+
+
 def cpu_name():
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -159,6 +191,7 @@ def main():
     parser.add_argument("--results", type=Path, required=True, help="folder for the JSON")
     parser.add_argument("--clips", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--wait", type=float, default=600.0, help="seconds to wait for other programs to end, in all rounds together")
     arguments = parser.parse_args()
 
     make_corpus(arguments.source, arguments.work, arguments.clips)
@@ -174,7 +207,10 @@ def main():
     best = {task: {who: [math.inf] * len(numbers) for who in ["myxtts", *others]} for task, others in tasks.items()}
     # Nanoseconds of all clips together, one entry per round.
     sums = {task: {who: [0.0] * arguments.rounds for who in row} for task, row in best.items()}
+    left, busy = arguments.wait, []
     for round_number in range(arguments.rounds):
+        others, left = wait_until_quiet(left)
+        busy.append(others)
         for task, others in tasks.items():
             row, total = best[task], sums[task]
             for n in numbers:
@@ -187,22 +223,19 @@ def main():
     print(file=sys.stderr)
 
     seconds = sum(len(clip) for clip in peers.clips22) / RATE
-    report = {}
-    for task, row in best.items():
-        per_clip = {who: sum(times) / 1e6 / seconds * SECONDS for who, times in row.items()}
-        report[task] = {
-            "ms_per_10s": {who: round(value, 4) for who, value in per_clip.items()},
-            "times_faster_than": {
-                who: round(value / per_clip["myxtts"], 2) for who, value in per_clip.items() if who != "myxtts"
-            },
-        }
-        ratios = ", ".join(f"{ratio}x {who}" for who, ratio in report[task]["times_faster_than"].items())
-        print(f"{task:17} {per_clip['myxtts']:7.3f} ms per 10 s   {ratios}")
+    per_10s = lambda nanoseconds: round(nanoseconds / 1e6 / seconds * SECONDS, 4)
+    best = {task: {who: per_10s(sum(times)) for who, times in row.items()} for task, row in best.items()}
+    rounds = {task: {who: [per_10s(total) for total in totals] for who, totals in row.items()} for task, row in sums.items()}
+    for task, row in rounds.items():
+        middle = {who: statistics.median(times) for who, times in row.items()}
+        ratios = ", ".join(f"{value / middle['myxtts']:.2f}x {who}" for who, value in middle.items() if who != "myxtts")
+        print(f"{task:17} {middle['myxtts']:7.3f} ms per 10 s ({min(row['myxtts']):.3f} to {max(row['myxtts']):.3f})   {ratios}")
 
     now = datetime.now(timezone.utc)
     result = {
         "date": now.isoformat(timespec="seconds"),
         "cpu": cpu_name(),
+        "cores": os.cpu_count(),
         "cores_used": len(os.sched_getaffinity(0)),
         "load_average": os.getloadavg(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -213,11 +246,9 @@ def main():
         },
         "command": " ".join(["bench/front_end/run.sh", arguments.source.name, str(arguments.rounds)]),
         "clips": len(numbers), "seconds": round(seconds, 2), "rounds": arguments.rounds,
-        "best_of_rounds": report,
-        "ms_per_10s_of_each_round": {
-            task: {who: [round(total / 1e6 / seconds * SECONDS, 4) for total in totals] for who, totals in row.items()}
-            for task, row in sums.items()
-        },
+        "others_busy_before_each_round": busy,
+        "best_of_rounds": best,
+        "ms_per_10s_of_each_round": rounds,
     }
     arguments.results.mkdir(parents=True, exist_ok=True)
     path = arguments.results / f"front_end_{now:%Y%m%d_%H%M%S}.json"

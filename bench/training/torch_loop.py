@@ -1,6 +1,6 @@
 """Peer of `myxtts bench --stage gpt`: a fine-tuning loop in PyTorch that works like Coqui's trainer.
 
-usage: torch_loop.py FOLDER [--batch 32] [--workers 8] [--steps 60] [--precision bf16|fp32]
+usage: torch_loop.py FOLDER [--batch 32] [--workers 8] [--steps 60] [--warm 10] [--precision bf16|fp32]
                      [--layers 30 --width 1024 --heads 16] [--json FILE] [--device cuda|cpu]
 
 FOLDER is what bench/training/clips.py writes (metadata.csv and wavs/), so both sides read the same files. In every step:
@@ -13,11 +13,11 @@ FOLDER is what bench/training/clips.py writes (metadata.csv and wavs/), so both 
 5. The host waits until the step has finished.
 
 Nothing is cached between steps, batches are not sorted by length, and the step is not compiled, as is usual for such a loop.
-Weights are random; they do not change how long a step takes. The first ten steps are not timed.
+Weights are random; they do not change how long a step takes. The first ten steps (--warm) are not timed.
 
 Prints one line: samples per second, step time (median, 99th percentile, standard deviation over mean), the share of the time
 from the beginning to the end of each step on the GPU by device events, the share spent waiting for batches, and peak memory.
-`--json FILE` appends the same with every timed step. Needs torch, torchaudio and transformers."""
+`--json FILE` appends the same with every timed step; `--json -` prints it instead. Needs torch, transformers and numpy."""
 
 import argparse
 import json
@@ -29,9 +29,9 @@ import wave
 
 import numpy as np
 import torch
-import torchaudio
 from torch import nn
 from torch.nn import functional as F
+import transformers
 from torch.utils.data import DataLoader, Dataset
 from transformers import GPT2Config, GPT2Model
 
@@ -39,7 +39,7 @@ RATE = 22_050
 SHORTEST_CROP, LONGEST_CROP = 3 * RATE, 6 * RATE
 TEXT_TOKENS, AUDIO_TOKENS, CODES = 6_681, 1_026, 1_024
 LONGEST_TEXT, LONGEST_AUDIO, LATENTS = 404, 608, 32
-WARM_STEPS = 10
+MELS, HIGHEST = 80, 8_000
 
 
 class Clips(Dataset):
@@ -157,11 +157,27 @@ class DeviceTimer:
         return first.elapsed_time(last) / 1e3 if self.gpu else last - first
 
 
+def filters(fft):
+    """Triangles on the mel scale (HTK), each with the area of Slaney's, as torchaudio's MelSpectrogram has them: [fft / 2 + 1, MELS]."""
+    mel = lambda hertz: 2_595 * np.log10(1 + hertz / 700)
+    corners = 700 * (10 ** (np.linspace(0, mel(HIGHEST), MELS + 2) / 2_595) - 1)
+    at = np.linspace(0, RATE // 2, fft // 2 + 1)[:, None]
+    rising = (at - corners[:-2]) / (corners[1:-1] - corners[:-2])
+    falling = (corners[2:] - at) / (corners[2:] - corners[1:-1])
+    rows = np.maximum(0, np.minimum(rising, falling)) * 2 / (corners[2:] - corners[:-2])
+    return torch.from_numpy(rows.astype(np.float32))
+
+
 def log_mel(device, fft, window):
-    transform = torchaudio.transforms.MelSpectrogram(
-        RATE, fft, win_length=window, hop_length=256, n_mels=80, f_max=8_000, norm="slaney"
-    ).to(device)
-    return lambda samples: transform(samples).clamp(min=1e-5).log()
+    """Samples [batch, time] to mels [batch, MELS, frames]."""
+    bank, hann = filters(fft).to(device), torch.hann_window(window, device=device)
+
+    def compute(samples):
+        spectrum = torch.stft(samples, fft, 256, window, hann, center=True, pad_mode="reflect", return_complex=True)
+        mel = spectrum.abs().square().transpose(1, 2) @ bank
+        return mel.transpose(1, 2).clamp(min=1e-5).log()
+
+    return compute
 
 
 def main():
@@ -170,6 +186,7 @@ def main():
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--warm", type=int, default=10)
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--layers", type=int, default=30)
     parser.add_argument("--width", type=int, default=1024)
@@ -177,8 +194,8 @@ def main():
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     a = parser.parse_args()
-    if a.steps <= WARM_STEPS + 1:
-        parser.error(f"--steps must be more than {WARM_STEPS + 1}: the first {WARM_STEPS} are not timed")
+    if a.steps <= a.warm + 1:
+        parser.error(f"--steps must be more than {a.warm + 1}: the first {a.warm} are not timed")
 
     # Matrix products in full f32 outside autocast, as in the trainer.
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -203,19 +220,22 @@ def main():
         last = timer.mark()
         timer.wait()
         seconds = time.perf_counter() - begin
-        if step >= WARM_STEPS:
+        if step >= a.warm:
             timed.append({"seconds": seconds, "waited": waited, "on_device": timer.between(first, last), "audio": batch[3]})
 
     total = lambda name: sum(one[name] for one in timed)
     wall, steps = total("seconds"), [one["seconds"] for one in timed]
     report = {
-        "peer": f"torch {torch.__version__} training loop", "date": time.strftime("%Y-%m-%d"), "layers": a.layers, "width": a.width,
+        "peer": f"torch {torch.__version__} training loop", "transformers": transformers.__version__, "date": time.strftime("%Y-%m-%d"), "layers": a.layers, "width": a.width,
         "batch": a.batch, "workers": a.workers, "precision": a.precision, "samples_per_second": a.batch * len(timed) / wall,
         "audio_per_second": total("audio") / wall, "step_ms": statistics.median(steps) * 1e3,
         "step_p99_ms": float(np.percentile(steps, 99)) * 1e3, "variation": statistics.pstdev(steps) / statistics.mean(steps),
         "on_device": total("on_device") / wall, "wait_share": total("waited") / wall,
         "peak_bytes": torch.cuda.max_memory_allocated() if a.device == "cuda" else None,
     }
+    if a.json == "-":
+        print(json.dumps({**report, "raw": timed}))
+        return
     if a.json:
         with open(a.json, "a", encoding="utf-8") as file:
             file.write(json.dumps({**report, "raw": timed}) + "\n")
