@@ -69,39 +69,6 @@ fn furthest(a: &[u8], b: &[u8]) -> f32 {
     a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-#[test]
-fn ranks_learn_what_replicas_of_one_process_learn_in_every_stage() {
-    let folder = corpus();
-    let steps = [3, 4, 2];
-    let alone =
-        train(folder.path(), &[], "replicas", steps, &["--multi-gpu", "--simulate-gpus", "2"]).output();
-    let alone = alone.unwrap();
-    assert!(alone.status.success(), "{}", words(&alone));
-    let ranks =
-        train(folder.path(), &["launch", "--ranks", "2", "--"], "ranks", steps, &[]).output().unwrap();
-    let printed = words(&ranks);
-    assert!(ranks.status.success(), "{printed}");
-    for part in ["dvae", "gpt", "decoder", "speaker"] {
-        let same = model(folder.path(), "replicas", part) == model(folder.path(), "ranks", part);
-        assert!(same, "{part} differs from what two replicas of one process learn");
-    }
-    for needed in [
-        "[rank 0] rank 0 of 2, by RANK and WORLD_SIZE",
-        "[rank 1] rank 1 of 2, by RANK and WORLD_SIZE",
-        "[rank 0] gpt: the weights of all 2 ranks are the same bits",
-        "[rank 0] decoder: the weights of all 2 ranks are the same bits",
-        "while gradients were summed",
-    ] {
-        assert!(printed.contains(needed), "{needed:?} was not printed:\n{printed}");
-    }
-    // Only rank 0 writes.
-    assert_eq!(fs::read_dir(folder.path().join("runs")).unwrap().count(), 2);
-    let log = fs::read_to_string(folder.path().join("runs/ranks/events.jsonl")).unwrap();
-    assert_eq!(log.matches("\"ranks\"").count(), 3, "one line for each stage:\n{log}");
-    let files = fs::read_to_string(folder.path().join("runs/ranks/plan.json")).unwrap();
-    assert!(files.contains("rank 0 of 2"), "where it trains is not in the plan");
-}
-
 /// A launched run whose output is collected.
 struct Watched {
     child: Child,
