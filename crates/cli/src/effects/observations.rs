@@ -172,7 +172,7 @@ fn on_gpu(folder: &TestFolder, plan: &Plan, describe: impl FnOnce(&StageContext<
 
 /// The devices of the replicas, on a machine with four GPUs.
 pub fn devices(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let machine = AvailableGpus { simulated: false, ..AvailableGpus::simulated(4) };
+    let machine = AvailableGpus { simulated: None, ..AvailableGpus::simulated(4) };
     let chosen = strategy(&machine, &StrategyRequest::of(plan, None))?;
     Ok(format!("{:?}", chosen.choice.devices(&machine)))
 }
