@@ -174,14 +174,15 @@ fn start(args: &Args, local: u32, (host, port): (&str, u16)) -> anyhow::Result<V
     Ok(ranks)
 }
 
-/// Asks the system to send SIGTERM to the process if this one ends first, even by SIGKILL: it then saves and ends.
+/// Asks the system to send SIGUSR1 to the process if this one ends first, even by SIGKILL: it then saves and ends. The system sends the
+/// signal again for every thread of this process that ends after the first, and a second SIGTERM would end the process at once.
 #[cfg(target_os = "linux")]
 fn end_with_this_process(command: &mut Command) {
     let own = std::process::id() as i32;
     let ask = move || {
         // SAFETY: both take and return numbers only.
         let (asked, parent) =
-            unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM), libc::getppid()) };
+            unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGUSR1), libc::getppid()) };
         // This process may have ended before it was asked.
         if asked == 0 && parent != own { Err(std::io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     };
