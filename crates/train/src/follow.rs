@@ -3,9 +3,9 @@
 use crate::error::TrainError;
 use crate::mirrored::copy_arenas;
 use crate::model::Model;
+use crate::rank_activity::STEP_TIMEOUT;
 use crate::rank_error::RankError;
 use crate::ranks::Ranks;
-use crate::ranks::health::STEP_TIMEOUT;
 use crate::ranks::join::{self, JoinedEngine};
 use crate::ranks::link::{Answer, Order, control_of, unexpected};
 use crate::stage_context::StageContext;

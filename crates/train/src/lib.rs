@@ -46,6 +46,7 @@
 pub mod bad_records;
 mod error;
 mod fault;
+mod rank_activity;
 mod rank_error;
 pub mod replica_slice;
 pub mod strategy;

@@ -6,8 +6,7 @@
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::ranks::activity::{Entered, Tracker};
-use crate::ranks::health::STEP_TIMEOUT;
+use crate::rank_activity::{Entered, STEP_TIMEOUT, Tracker};
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_tensor::collective::Collective;
 use myxtts_tensor::{Tape, Value};

@@ -2,10 +2,10 @@
 //! ranks, and the others those of rank 0. A rank that is silent for too long, or whose connection ends, is lost: all ranks
 //! are informed and all sockets are closed, so that no rank keeps waiting for a lost one.
 //!
-//! Heartbeats also carry what the main thread does (`activity`), by which rank 0 detects one that hangs.
+//! Heartbeats also carry what the main thread does (`rank_activity`), by which rank 0 detects one that hangs.
 
-use super::activity::{Activity, Entered, Phase, Tracker, hanging};
 use super::wire;
+use crate::rank_activity::{Activity, Entered, Phase, STEP_TIMEOUT, Tracker, hanging};
 use crate::rank_error::RankError;
 use myxtts_run::exit::Exit;
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,6 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_secs(1);
 /// Time that a failed call waits for the heartbeat to name the rank that caused it.
 pub const EXPLAIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time limit of the first steps while all ranks send heartbeats, and of the time between two steps.
-pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(900);
 /// A later step may always take this many times the time without a heartbeat: 30 s by default.
 const STEP_LIMITS: u32 = 2;
 /// Time that a rank which was informed of a loss gets to end by itself.

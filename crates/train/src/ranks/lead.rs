@@ -1,7 +1,6 @@
 //! A stage over several ranks, as rank 0 runs it: it sends the same orders to all ranks, and the training loop sees one
 //! stage. Every rank runs the same steps on its slice of every batch; only the state of rank 0 is saved.
 
-use super::health::STEP_TIMEOUT;
 pub(crate) use super::join::slice;
 use super::join::{self, JoinedEngine};
 use super::link::{Answer, Order, Ranks, bits};
@@ -9,6 +8,7 @@ use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::mirrored::{copy_arenas, merge_reports};
 use crate::model::Model;
+use crate::rank_activity::STEP_TIMEOUT;
 use crate::rank_error::RankError;
 use crate::replica_slice::ReplicaSlice;
 use crate::stages::{Stage, StageCore, StageKind, Submitted, Validation};

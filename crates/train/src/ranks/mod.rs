@@ -1,11 +1,10 @@
 //! One run with several processes, on one machine or many: each process is a rank, and rank 0 runs the loop, validates and
 //! writes.
 //!
-//! [`discovery`] (the rank of this process) -> `rendezvous` (connections) -> [`health`] (heartbeats) with `activity` (what each rank
+//! [`discovery`] (the rank of this process) -> `rendezvous` (connections) -> [`health`] (heartbeats) with `rank_activity` (what each rank
 //! does), `link` (orders and answers), [`sums`] (sums without a GPU) -> `join` (joins the engines) -> [`lead`] and `follow` (a stage
 //! on all ranks).
 
-pub(crate) mod activity;
 pub mod discovery;
 pub mod health;
 pub(crate) mod join;

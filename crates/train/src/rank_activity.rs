@@ -1,12 +1,13 @@
 //! What the main thread of a rank does, since when, and how long that may take. Heartbeats carry it to rank 0: they are sent by a
 //! thread of their own, so they go on when the main thread hangs.
 
-use super::health::STEP_TIMEOUT;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Time limit of the first steps while all ranks send heartbeats, and of the time between two steps.
+pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(900);
 /// Number of last steps whose times a limit is computed from.
 const MEASURED_STEPS: usize = 64;
 /// Number of steps before which the time of a step is not known: the first ones connect GPUs and choose algorithms.
