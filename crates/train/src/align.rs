@@ -8,7 +8,7 @@
 use crate::bad_records::BadRecords;
 use crate::error::TrainError;
 use crate::job_control::check_stop;
-use crate::overlay::{floats, position};
+use crate::overlay::{floats, integers};
 use myxtts_data::record::{DVAE_MEL, RecordError, RecordSource, TOKENS};
 use myxtts_data::tokenizer::Tokenizer;
 use rayon::prelude::*;
@@ -144,14 +144,11 @@ fn read(
     codes_of: &(dyn Fn(u32) -> usize + Sync),
     bad: &mut BadRecords,
 ) -> Result<Vec<Clip>, TrainError> {
-    let at = position(source, TOKENS);
     let read: Vec<Result<Clip, RecordError>> = records
         .par_iter()
         .filter(|&&record| codes_of(record) > 0)
         .map(|&record| {
-            let mut tokens = vec![0i32; source.rows(record as usize, at) as usize];
-            let rows = source.read(record as usize, at, 0, bytemuck::cast_slice_mut(&mut tokens))?;
-            tokens.truncate(rows as usize);
+            let tokens = integers(source, record as usize, TOKENS)?;
             let mel = floats(source, record as usize, DVAE_MEL)?;
             Ok(Clip {
                 record,

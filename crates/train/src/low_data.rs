@@ -4,8 +4,9 @@
 //! after a few hundred steps, and its speech is unrelated to the text. `bench/results/low_data_index.md` says what was
 //! measured of each of these settings, alone or together with others.
 
+use crate::overlay;
 use crate::training_data::Corpus;
-use myxtts_data::record::{DVAE_MEL, RecordSource};
+use myxtts_data::record::{DVAE_MEL, RecordSource, TOKENS};
 use myxtts_run::plan::{Plan, Preset, StageKind};
 use std::collections::HashSet;
 use std::fmt;
@@ -22,6 +23,20 @@ pub struct Facts {
     pub clips: usize,
     /// Number of training speakers.
     pub speakers: usize,
+}
+
+/// Below this many different texts, a GPT trained from scratch hardly learns words outside them.
+const FEW_TEXTS: usize = 300;
+
+/// Number of different texts of training records; `None` for records without tokens. Those that cannot be read are left out;
+/// training names them.
+fn distinct_texts(source: &dyn RecordSource, train: &[u32]) -> Option<usize> {
+    if !source.columns().contains(&TOKENS) {
+        return None;
+    }
+    let texts: HashSet<Vec<i32>> =
+        train.iter().filter_map(|&record| overlay::integers(source, record as usize, TOKENS).ok()).collect();
+    Some(texts.len())
 }
 
 impl Facts {
@@ -240,17 +255,34 @@ impl Choosing {
 }
 
 /// The choices as lines for the user; empty if there are none.
-pub fn lines(facts: &Facts, chosen: &[Choice]) -> Vec<String> {
+pub fn lines(corpus: &Corpus, begin: Begin, chosen: &[Choice]) -> Vec<String> {
     if chosen.is_empty() {
         return Vec::new();
     }
-    let speakers = if facts.speakers == 1 { "speaker" } else { "speakers" };
+    let facts = Facts::of(corpus);
+    describe(&facts, distinct_texts(&*corpus.source, &corpus.train), begin, chosen)
+}
+
+fn describe(facts: &Facts, texts: Option<usize>, begin: Begin, chosen: &[Choice]) -> Vec<String> {
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let different = |texts: usize| format!("{texts} different text{}", plural(texts));
     let mut lines = vec![format!(
-        "little speech: {:.1} hours, {} clips, {} {speakers}; below {LITTLE_SPEECH_HOURS} hours these settings reduce \
-         overfitting of the GPT",
-        facts.hours, facts.clips, facts.speakers
+        "little speech: {:.1} hours, {} clips{}, {} speaker{}; below {LITTLE_SPEECH_HOURS} hours these settings reduce overfitting \
+         of the GPT",
+        facts.hours,
+        facts.clips,
+        texts.map_or_else(String::new, |texts| format!(", {}", different(texts))),
+        facts.speakers,
+        plural(facts.speakers)
     )];
     lines.extend(chosen.iter().map(|choice| format!("  {} = {}: {}", choice.key, choice.value, choice.why)));
+    if let Some(texts) = texts.filter(|&texts| begin == Begin::FromNothing && texts < FEW_TEXTS) {
+        lines.push(format!(
+            "note: with {} the voice learns few words besides those; add recordings of other texts, or start from a model \
+             with --from",
+            different(texts)
+        ));
+    }
     lines
 }
 
@@ -278,11 +310,27 @@ mod tests {
             (Some(10.0), Some(30.0))
         );
         assert!(chosen.iter().all(|choice| choice.key != "training.code_masking"));
-        assert_eq!(lines(&LITTLE, &chosen).len(), chosen.len() + 1);
+        assert_eq!(describe(&LITTLE, Some(1_900), Begin::FromNothing, &chosen).len(), chosen.len() + 1);
         // A resumed run has every setting chosen already.
         let before = plan.clone();
         assert!(choose(&mut plan, &LITTLE, Begin::FromNothing).is_empty());
         assert_eq!(plan.training, before.training);
+    }
+
+    #[test]
+    fn few_texts_were_not_reported() {
+        let chosen =
+            [Choice { key: "training.dropout", value: "0.3".to_owned(), why: "reduces overfitting" }];
+        let digits = describe(&LITTLE, Some(10), Begin::FromNothing, &chosen);
+        assert!(digits[0].contains("2000 clips, 10 different texts, 1 speaker;"), "{digits:?}");
+        assert!(
+            digits[2].contains("with 10 different texts the voice learns few words besides those"),
+            "{digits:?}"
+        );
+        // A model that can read needs no other texts.
+        assert_eq!(describe(&LITTLE, Some(10), Begin::WithGpt, &chosen).len(), 2);
+        assert_eq!(describe(&LITTLE, Some(1_900), Begin::FromNothing, &chosen).len(), 2);
+        assert!(describe(&LITTLE, None, Begin::FromNothing, &chosen)[0].contains("2000 clips, 1 speaker;"));
     }
 
     #[test]

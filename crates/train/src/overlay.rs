@@ -82,6 +82,15 @@ pub fn floats(source: &dyn RecordSource, record: usize, column: Column) -> Resul
     Ok(data)
 }
 
+/// One whole column of a record, as i32.
+pub fn integers(source: &dyn RecordSource, record: usize, column: Column) -> Result<Vec<i32>, RecordError> {
+    let at = position(source, column);
+    let mut data = vec![0i32; source.rows(record, at) as usize * column.width as usize];
+    let rows = source.read(record, at, 0, bytemuck::cast_slice_mut(&mut data))?;
+    data.truncate(rows as usize * column.width as usize);
+    Ok(data)
+}
+
 /// `count` samples of a record from `first` on, in -1 to 1; zeros after its end.
 pub fn samples(
     source: &dyn RecordSource,
