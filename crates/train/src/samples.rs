@@ -11,11 +11,13 @@
 
 use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
+use crate::evaluate::measures::{Measures, Meter};
+use crate::evaluate::texts;
 use crate::model::{Model, Stacked};
 use crate::overlay::floats;
 use crate::stages::codes::Encoder;
 use crate::stages::{Stage, StageKind};
-use myxtts_data::audio::{Resampler, decode, wav};
+use myxtts_data::audio::{Clip, Resampler, decode, wav};
 use myxtts_data::mel::picture::{Mel, mel_png, mels_png};
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
@@ -32,9 +34,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Number of sentences that are spoken: enough to judge the model, few enough to delay training little.
 pub const SPOKEN: usize = 3;
 
-/// Maximum number of characters of an id in a file name.
-const NAME: usize = 80;
-
 /// A validation sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
@@ -46,6 +45,8 @@ pub struct Sentence {
     pub language: String,
     /// Index of its recording.
     pub record: u32,
+    /// Its recording, which samples are compared with.
+    pub recording: PathBuf,
     /// Another recording of the same speaker, which conditions the voice.
     pub reference: PathBuf,
 }
@@ -65,29 +66,15 @@ pub fn choose(held_out: &[(u32, &Utterance)], known: &[&Utterance], count: usize
         // Without another recording of the speaker, the sentence's own recording is the reference.
         let other = known.iter().find(|other| other.speaker == utterance.speaker);
         Sentence {
-            name: unique_name(&utterance.id, &mut taken),
+            name: texts::unique_name(&utterance.id, &mut taken),
             text: utterance.text.clone(),
             language: utterance.language.clone(),
             record,
+            recording: utterance.audio.clone(),
             reference: other.map_or(&utterance.audio, |other| &other.audio).clone(),
         }
     };
     turns.into_iter().take(count).map(sentence).collect()
-}
-
-/// A file name for an id, unique among `taken`.
-pub(crate) fn unique_name(id: &str, taken: &mut HashSet<String>) -> String {
-    let mut name = file_name(id);
-    while !taken.insert(name.clone()) {
-        name.push('_');
-    }
-    name
-}
-
-/// Replaces characters that file names cannot have.
-fn file_name(id: &str) -> String {
-    let letter = |c: char| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' };
-    id.chars().take(NAME).map(letter).collect()
 }
 
 /// Why a sample could not be spoken.
@@ -126,19 +113,41 @@ pub enum SampleError {
 pub(crate) struct Sample {
     pub wav: Vec<u8>,
     pub png: Vec<u8>,
-    pub seconds: f64,
+    /// Measures of the speech, compared with the recording. The caller fills in recognition.
+    pub measures: Measures,
+    /// Why the recording cannot be read. The sample is then not compared with it.
+    pub unread: Option<String>,
 }
 
-impl Sample {
-    fn of(samples: &[f32], rate: u32, draw: impl FnOnce() -> Vec<u8>) -> Result<Sample, SampleError> {
-        if samples.is_empty() {
+/// Makes samples of speech.
+struct SampleMaker {
+    meter: Meter,
+}
+
+impl SampleMaker {
+    fn new() -> SampleMaker {
+        SampleMaker { meter: Meter::new() }
+    }
+
+    fn make(
+        &mut self,
+        sentence: &Sentence,
+        speech: &Clip,
+        draw: impl FnOnce() -> Vec<u8>,
+    ) -> Result<Sample, SampleError> {
+        if speech.samples.is_empty() {
             return Err(SampleError::Nothing);
         }
-        if samples.iter().any(|sample| !sample.is_finite()) {
+        if speech.samples.iter().any(|sample| !sample.is_finite()) {
             return Err(SampleError::NotNumbers);
         }
-        let seconds = samples.len() as f64 / f64::from(rate);
-        Ok(Sample { wav: wav::encode_pcm16(samples, rate), png: draw(), seconds })
+        let (recording, unread) = match decode(&sentence.recording) {
+            Ok(decoded) => (Some(decoded.clip), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let measures = self.meter.measure(speech, recording.as_ref());
+        let wav = wav::encode_pcm16(&speech.samples, speech.sample_rate);
+        Ok(Sample { wav, png: draw(), measures, unread })
     }
 }
 
@@ -200,6 +209,7 @@ impl Samples<'_> {
     fn speak(&self, model: &Stacked<'_>, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut synthesizer =
             Synthesizer::from_source(model, self.machine.device)?.with_cleaner(self.cleaner);
+        let mut maker = SampleMaker::new();
         let mut speak = |sentence: &Sentence| -> Result<Sample, SampleError> {
             let reference =
                 synthesizer.encode_voice(&[decode(&sentence.reference).map_err(SpeakError::from)?.clip])?;
@@ -207,13 +217,16 @@ impl Samples<'_> {
             let options =
                 SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..SamplingOptions::default() };
             let said = synthesizer.speak(&sentence.text, &sentence.language, &reference, &options)?;
-            Sample::of(&said.samples, said.rate, || {
+            let speech = Clip { samples: said.samples, sample_rate: said.rate };
+            let mut sample = maker.make(sentence, &speech, || {
                 let front = FrontEnd::Dvae;
-                let samples = Resampler::new(said.rate, front.sample_rate()).resample(&said.samples);
+                let samples = Resampler::new(said.rate, front.sample_rate()).resample(&speech.samples);
                 let mut mel = Vec::new();
                 let frames = MelExtractor::new(front).compute(&samples, &mut mel);
                 mel_png(frames, front.channels(), &mel)
-            })
+            })?;
+            sample.measures.similarity = texts::similarity(&mut synthesizer, &speech, Some(&reference));
+            Ok(sample)
         };
         let wanted = self.sentences.iter().take_while(|_| !stop.load(Ordering::Relaxed));
         Ok(wanted.map(|sentence| (sentence, speak(sentence))).collect())
@@ -223,6 +236,7 @@ impl Samples<'_> {
     fn reconstruct(&self, model: &Model, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut dvae = Encoder::new(model, self.machine)?;
         let (inverter, bands) = (MelInverter::new(), FrontEnd::Dvae.channels());
+        let mut maker = SampleMaker::new();
         let mut rebuild = |sentence: &Sentence| -> Result<Sample, SampleError> {
             let real = floats(self.source, sentence.record as usize, DVAE_MEL).map_err(TrainError::from)?;
             let codes = dvae.codes(&real)?;
@@ -230,7 +244,8 @@ impl Samples<'_> {
             // A code covers four frames, so the lengths can differ.
             let frames = real.len().min(made.len()) / bands;
             let [real, made] = [&real, &made].map(|mel| &mel[..frames * bands]);
-            Sample::of(&inverter.invert(made), FrontEnd::Dvae.sample_rate(), || {
+            let speech = Clip { samples: inverter.invert(made), sample_rate: FrontEnd::Dvae.sample_rate() };
+            maker.make(sentence, &speech, || {
                 mels_png(frames, bands, &[real, made].map(|values| Mel { values, valid: frames }))
             })
         };

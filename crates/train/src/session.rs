@@ -68,6 +68,8 @@ pub struct Session<'a> {
     pub progress: &'a dyn Progress,
     /// The speech recogniser that checks spoken samples; `None` without one, and after it has failed.
     pub listener: Option<Listener>,
+    /// Whether it was said that recordings of samples cannot be read.
+    unread_reported: bool,
 }
 
 /// Position of a run: completed steps of the current stage, and all steps of the stages before it.
@@ -144,7 +146,17 @@ impl<'a> Session<'a> {
         let events = folder.event_log()?;
         // Steps up to the last checkpoint are not logged again.
         let board = folder.tensorboard(last.map(|step| step + 1))?;
-        Ok(Session { folder, plan, store, events, board, stop, progress, listener: None })
+        Ok(Session {
+            folder,
+            plan,
+            store,
+            events,
+            board,
+            stop,
+            progress,
+            listener: None,
+            unread_reported: false,
+        })
     }
 
     /// The newest intact checkpoint of a stage; `None` if the run has none. Damaged ones are reported and skipped.

@@ -239,7 +239,7 @@ impl TrainingRun {
         }
         if !chosen.is_empty() || cleaner_is_chosen {
             folder.replace_plan(plan)?;
-            low_data::lines(&facts, &chosen).iter().for_each(|line| progress.say(line));
+            low_data::lines(corpus, begins_with, &chosen).iter().for_each(|line| progress.say(line));
         }
         let changes = plan.tuning.as_ref().map(|tuning| &tuning.changed[..]).unwrap_or_default();
         if let Some(line) = tune::line(changes) {
@@ -253,8 +253,9 @@ impl TrainingRun {
         stop: Arc<AtomicBool>,
         progress: &'a dyn Progress,
     ) -> Result<Session<'a>, RunError> {
-        let session = Session::open(&self.folder, &self.plan, stop, progress)?;
-        Ok(Session { listener: recogniser(&self.plan)?, ..session })
+        let mut session = Session::open(&self.folder, &self.plan, stop, progress)?;
+        session.listener = recogniser(&self.plan)?;
+        Ok(session)
     }
 
     /// Removes the folder of a run that failed before its first stage, so that its name is free. Returns whether it did.

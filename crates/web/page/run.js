@@ -119,7 +119,9 @@ export async function mount(root, name) {
     const add = (list) => grid.append(...list.map((sample) => {
       const file = `${place}/samples/${encodeURIComponent(sample.file)}`;
       const title = sample.stage === "model" ? t("finished_model") : t("stage_step", { stage: t(`stage_${sample.stage}`), step: number(sample.step) });
-      const about = [seconds(sample.seconds), sample.wer !== undefined && `WER ${percent(sample.wer)}`].filter(Boolean).join(" · ");
+      const figure = (key, value) => Number.isFinite(value) && t(key, { n: compact(value) });
+      const about = [seconds(sample.seconds), sample.wer !== undefined && `WER ${percent(sample.wer)}`,
+        figure("sample_distortion", sample.distortion), figure("sample_similarity", sample.similarity)].filter(Boolean).join(" · ");
       return card("", title, about, file, file.replace(/\.wav$/, ".png"));
     }));
     add(samples.slice(0, FEW));

@@ -205,6 +205,7 @@ pub fn sentence() -> Sentence {
         text: "hello".to_owned(),
         language: "en".to_owned(),
         record: CLIPS - 1,
+        recording: PathBuf::new(),
         reference: PathBuf::new(),
     }
 }

@@ -7,7 +7,6 @@ use super::rank::{self, Ranking};
 use super::report::{Evaluation, Item};
 use super::texts::{self, TextsError};
 use crate::job_control::JobControl;
-use crate::samples;
 use myxtts_data::audio::{self, Clip, Resampler};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_data::utterance::Utterance;
@@ -120,7 +119,7 @@ pub fn evaluate(
         measures.similarity = who.zip(reference.speaker.as_deref()).and_then(|(a, b)| rank::similarity(a, b));
         let file = match output.folder {
             Some(folder) => {
-                let name = samples::unique_name(&right.id, &mut names);
+                let name = texts::unique_name(&right.id, &mut names);
                 texts::keep_original(folder, &name, &recording)?;
                 let file = format!("{name}.wav");
                 texts::keep_spoken(&folder.join(&file), &clip)?;

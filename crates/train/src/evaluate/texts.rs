@@ -12,12 +12,14 @@ use myxtts_run::durable::{self, DurableError};
 use myxtts_run::seed::Seed;
 use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Subfolder of the report with copies of recordings.
 const ORIGINALS: &str = "original";
+/// Maximum number of characters of an id in a file name.
+const NAME_LENGTH: usize = 80;
 
 /// Why a list was not spoken to its end.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +90,21 @@ impl SpokenText {
         let spoken = self.file.clone().map(|file| Cell { file, measures: Some(&self.measures) });
         Row { id: &self.id, text: &self.text, note: self.error.as_deref(), cells: vec![recording, spoken] }
     }
+}
+
+/// A file name for an id, unique among `taken`.
+pub(crate) fn unique_name(id: &str, taken: &mut HashSet<String>) -> String {
+    let mut name = file_name(id);
+    while !taken.insert(name.clone()) {
+        name.push('_');
+    }
+    name
+}
+
+/// Replaces characters that file names cannot have.
+fn file_name(id: &str) -> String {
+    let letter = |c: char| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' };
+    id.chars().take(NAME_LENGTH).map(letter).collect()
 }
 
 /// The seed of one text: it depends only on the id, so that a text sounds the same in any list.

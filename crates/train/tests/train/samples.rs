@@ -1,6 +1,7 @@
 //! Samples during training, which must not change the training.
 
 use crate::small;
+use myxtts_data::audio::wav;
 use myxtts_data::utterance::{Origin, Utterance};
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::StageKind;
@@ -41,8 +42,8 @@ struct Trained {
     ended: Result<StageEnd, TrainError>,
     said: Vec<String>,
     events: usize,
-    /// Events with error rates.
-    rates: Vec<serde_json::Value>,
+    /// Events with the figures of samples.
+    figures: Vec<serde_json::Value>,
     bits: Vec<Vec<u32>>,
     /// Files in the folder of samples.
     samples: Vec<String>,
@@ -76,8 +77,8 @@ fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained 
     let mut samples: Vec<String> = files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     samples.sort();
     let events = small::events(runs.path(), "sample").len();
-    let rates = small::events(runs.path(), "recognized");
-    Trained { ended, said, events, rates, bits: small::everything(&*stage), samples }
+    let figures = small::events(runs.path(), "measured");
+    Trained { ended, said, events, figures, bits: small::everything(&*stage), samples }
 }
 
 #[test]
@@ -116,12 +117,38 @@ fn a_recogniser_reports_error_rates_and_a_failing_one_does_not_end_the_run() {
         assert_eq!(one.events, 3);
     }
     let rates = |trained: &Trained| -> Vec<f64> {
-        trained.rates.iter().map(|event| event["wer"].as_f64().unwrap()).collect()
+        trained.figures.iter().map(|event| event["wer"].as_f64().unwrap()).collect()
     };
     assert_eq!(rates(&right), [0.0; 3]);
-    assert!(rates(&wrong).iter().all(|rate| (rate - 2.0 / 3.0).abs() < 1e-9), "{:?}", wrong.rates);
-    assert!(right.said.iter().any(|line| line.contains("WER 0 %")), "{:?}", right.said);
-    assert!(broken.rates.is_empty());
+    assert!(rates(&wrong).iter().all(|rate| (rate - 2.0 / 3.0).abs() < 1e-9), "{:?}", wrong.figures);
+    assert!(right.said.iter().any(|line| line.contains("WER 0.0 %")), "{:?}", right.said);
+    assert!(broken.figures.iter().all(|event| event["wer"].is_null()), "{:?}", broken.figures);
     let complaints = broken.said.iter().filter(|line| line.contains("no model")).count();
     assert_eq!(complaints, 1, "{:?}", broken.said);
+}
+
+/// Samples had error rates only: whether they came closer to the recordings was not logged.
+#[test]
+fn samples_were_not_compared_with_their_recordings() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut one = utterance("five", "one");
+    let missing: Vec<Sentence> = choose(&[(5, &one)], &[], 3);
+    one.audio = folder.path().join("five.wav");
+    let hum: Vec<f32> = (0..22_050).map(|i| 0.3 * (i as f32 * 0.05).sin()).collect();
+    std::fs::write(&one.audio, wav::encode_pcm16(&hum, 22_050)).unwrap();
+    let present: Vec<Sentence> = choose(&[(5, &one)], &[], 3);
+    let compared = run(Some((&present, true)), None);
+    assert_eq!(compared.figures.len(), 3);
+    for event in &compared.figures {
+        assert!(
+            event["distortion"].as_f64().unwrap() > 0.0 && event["duration_ratio"].as_f64().unwrap() > 0.0
+        );
+        assert_eq!((&event["stage"], &event["sentences"]), (&"dvae".into(), &1.into()));
+    }
+    assert!(compared.said.iter().any(|line| line.contains("mel-cepstral distortion")), "{:?}", compared.said);
+    // Without the recording the rest is measured, and the reason is said once.
+    let alone = run(Some((&missing, true)), None);
+    assert!(alone.figures.iter().all(|event| event["distortion"].is_null() && event["seconds"].is_number()));
+    let notes = alone.said.iter().filter(|line| line.contains("not compared with their recordings"));
+    assert_eq!(notes.count(), 1, "{:?}", alone.said);
 }

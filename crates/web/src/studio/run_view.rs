@@ -153,8 +153,7 @@ impl RunView {
                 push(&mut self.samples, fields);
             }
             "strategy" => self.strategy = Some(Json::Object(fields)),
-            "advice" | "note" | "fault" | "bad_step" | "exploded_gradient" | "spike" | "settings"
-            | "recognized" => {
+            "advice" | "note" | "fault" | "bad_step" | "exploded_gradient" | "spike" | "settings" => {
                 fields.insert("kind".to_owned(), event.kind.as_str().into());
                 push(&mut self.messages, fields);
             }
