@@ -379,6 +379,9 @@ impl Facts<'_> {
         if let Some(ratio) = self.slowed()
             && ratio > SLOWED_RATIO
         {
+            if let Some(finding) = self.loader_uses_cores(ratio) {
+                return Some(finding);
+            }
             return Some(Finding {
                 cause: Cause::SlowStep,
                 evidence: format!(
@@ -403,6 +406,38 @@ impl Facts<'_> {
                 recommendation: "check which other programs use the device and whether its clock is steady (`myxtts monitor`); try fixed clocks (nvidia-smi -lgc)".into(),
                 gain: self.gain(extra),
             }
+        })
+    }
+
+    /// On a CPU, steps share the cores with the loader's threads: batches are ready in time, but steps take longer, by
+    /// `ratio`. The evidence is that these threads compute on as many cores as the steps lack.
+    fn loader_uses_cores(&self, ratio: f64) -> Option<Finding> {
+        let setup = &self.trace.setup;
+        // Reading is left out: a thread that waits for a disk needs no core.
+        let [decode, collate] = [self.mean(|b| b.decode), self.mean(|b| b.collate)];
+        let used = (decode + collate) / self.mean(|b| b.period).max(1e-12);
+        let lacking = setup.cores as f64 * (1.0 - 1.0 / ratio);
+        if setup.on_gpu || used < 0.5 * lacking {
+            return None;
+        }
+        let (cause, what, recommendation) = match decode >= collate {
+            true => (
+                Cause::Decode,
+                "decoding and features",
+                "data.preprocessing_mode=precompute: `myxtts prepare` does it once; data.memory_cache_mb for clips that are used again",
+            ),
+            false => (Cause::Collate, "collation", "fewer data.num_workers leave the steps more cores"),
+        };
+        Some(Finding {
+            cause,
+            evidence: format!(
+                "a step takes {}, {ratio:.2} times as long as alone: the loader's threads compute {} for every batch, mostly {what}, on the {} cores that steps run on",
+                ms(self.step),
+                ms(decode + collate),
+                setup.cores
+            ),
+            recommendation: recommendation.into(),
+            gain: Some(ratio - 1.0),
         })
     }
 

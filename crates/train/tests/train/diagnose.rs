@@ -233,6 +233,27 @@ fn a_limited_gpu_is_named_before_its_consequences() {
     assert_eq!(diagnose(&Trace { gpu: samples(false, true), ..well }).cause(), Cause::Healthy);
 }
 
+/// On a CPU, decoding that fills a core made every step longer, and was called a slow step.
+#[test]
+fn decoding_on_the_cores_of_the_steps_is_named_instead_of_slow_steps() {
+    let cause = |on_gpu: bool, decode: f64| {
+        let mut slow = trace(Fault::SlowStep, 1, BATCHES, 0.05);
+        (slow.setup.on_gpu, slow.setup.cores, slow.setup.workers) = (on_gpu, 2, 1);
+        slow.batches.iter_mut().for_each(|batch| {
+            (batch.wait, batch.period) = (0.0, batch.step);
+            (batch.decode, batch.collate) = (decode * batch.step, 0.0);
+        });
+        diagnose(&slow).cause()
+    };
+    assert_eq!(cause(false, 0.9), Cause::Decode);
+    assert_eq!(
+        cause(false, 0.1),
+        Cause::SlowStep,
+        "a tenth of a core does not explain steps of 1.6 times their length"
+    );
+    assert_eq!(cause(true, 0.9), Cause::SlowStep, "a GPU's steps need no core");
+}
+
 #[test]
 fn fewer_threads_are_recommended_only_if_there_are_several() {
     let recommendation = |workers: usize| {
