@@ -68,7 +68,7 @@ pub struct Session<'a> {
     pub progress: &'a dyn Progress,
     /// The speech recogniser that checks spoken samples; `None` without one, and after it has failed.
     pub listener: Option<Listener>,
-    /// Whether it was said that recordings of samples cannot be read.
+    /// Whether it was already reported that recordings of samples cannot be read.
     unread_reported: bool,
 }
 
