@@ -58,9 +58,9 @@ pub enum FolderError {
         path.display()
     )]
     Exists {
-        /// Its folder.
+        /// Folder of the existing run.
         path: PathBuf,
-        /// Its name.
+        /// Name of the existing run.
         name: String,
     },
     /// The path is something other than a run.

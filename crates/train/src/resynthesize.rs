@@ -58,9 +58,9 @@ pub enum ResynthesizeError {
 /// A recording to resynthesise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// Its name, which becomes a file name.
+    /// Name of the recording, which becomes a file name.
     pub id: String,
-    /// Its transcript.
+    /// Transcript.
     pub text: String,
     /// Its language code.
     pub language: String,
@@ -73,9 +73,9 @@ pub struct Recording {
 /// One recording and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResynthesizedRecording {
-    /// Its name.
+    /// Name of the recording.
     pub id: String,
-    /// Its transcript.
+    /// Transcript.
     pub text: String,
     /// Number of its codes.
     pub codes: usize,

@@ -54,7 +54,7 @@ const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(3600);
 pub struct Session<'a> {
     /// The run folder.
     pub folder: &'a RunFolder,
-    /// Its settings.
+    /// Settings of the run.
     pub plan: &'a Plan,
     /// Checkpoints of the run.
     pub store: CheckpointStore,

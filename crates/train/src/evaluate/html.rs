@@ -33,7 +33,7 @@ pub struct Page<'a> {
 
 /// One text.
 pub struct Row<'a> {
-    /// Its name.
+    /// Id of the text, plain text; it is escaped.
     pub id: &'a str,
     /// The text to speak.
     pub text: &'a str,

@@ -47,7 +47,7 @@ pub struct SpeakListOptions<'a> {
 /// The result of one text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpokenText {
-    /// Its id.
+    /// Id of the text in the list.
     pub id: String,
     /// The text to speak.
     pub text: String,
