@@ -48,7 +48,7 @@ pub struct Args {
     /// Also write an HTML page with a timeline and histograms
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Slow one part down on purpose, to see whether it is found
+    /// Inject a known fault, to check that it is found
     #[arg(long, value_name = "FAULT", value_parser = plant())]
     plant: Option<FaultKind>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ fn plant() -> impl TypedValueParser<Value = FaultKind> {
 
 /// Number of batches before the trace: the buffer fills, and most batch shapes occur.
 const WARM: u64 = 20;
-/// Number of batches that measure a step without a fault, before one is planted, and of those before them.
+/// Numbers of measured batches and of warm-up batches that time a healthy step before a fault is planted.
 const HEALTHY: (u64, u64) = (12, 8);
 
 #[derive(Serialize)]

@@ -183,10 +183,10 @@ fn end_with_this_process(command: &mut Command) {
         // SAFETY: both take and return numbers only.
         let (asked, parent) =
             unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGUSR1), libc::getppid()) };
-        // This process may have ended before it was asked.
+        // The parent may have ended before prctl was called.
         if asked == 0 && parent != own { Err(std::io::ErrorKind::NotConnected.into()) } else { Ok(()) }
     };
-    // SAFETY: between fork and exec it makes two system calls, and an error of a kind allocates nothing.
+    // SAFETY: between fork and exec it makes two system calls, and an error made from an `ErrorKind` allocates nothing.
     unsafe { command.pre_exec(ask) };
 }
 

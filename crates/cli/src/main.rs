@@ -104,7 +104,7 @@ enum Command {
     Import(import::Args),
     /// Convert a model folder to files in the layout of Coqui's releases
     Export(export::Args),
-    /// Write a model folder that takes about a fifth of the space, to publish or to ship
+    /// Write a model folder that takes about a fifth of the space, for publishing
     Compact(compact::Args),
 }
 

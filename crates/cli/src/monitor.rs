@@ -30,10 +30,10 @@ pub struct Args {
     /// Append every sample to this file, as CSV or JSON lines by its extension (.csv, .jsonl)
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// How long to monitor, in seconds
+    /// How long to monitor, in seconds (at least 0.05)
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     duration: f64,
-    /// Interval between samples, in seconds
+    /// Interval between samples, in seconds (at least 0.05)
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: f64,
     /// Print samples and summary as JSON, one object per line

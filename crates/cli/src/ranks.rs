@@ -26,7 +26,7 @@ pub struct RankArgs {
     /// Rank of this process, from 0; rank 0 writes all files
     #[arg(long, value_name = "N")]
     rank: Option<usize>,
-    /// Number of processes of the run; 1 trains alone and ignores the variables
+    /// Number of processes of the run; 1 trains in this process alone and ignores the variables
     #[arg(long, value_name = "N")]
     world_size: Option<usize>,
     /// Address where rank 0 listens
@@ -92,7 +92,7 @@ pub fn finish(ranks: &Ranks, outcome: anyhow::Result<Exit>) -> anyhow::Result<Ex
         Ok(exit) => {
             if let Err(error) = ranks.finish(exit) {
                 // All work of rank 0 is done and written.
-                errln!("note: not all ranks received the end of the run: {error}");
+                errln!("note: not all ranks could be notified of the end of the run: {error}");
             }
             return Ok(exit);
         }

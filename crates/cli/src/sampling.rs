@@ -6,22 +6,22 @@ use myxtts_speak::{Decoding, SpeakOptions, Synthesizer};
 /// Flags that control how codes are sampled and how candidates are ranked.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Sampling {
-    /// Sampling temperature; higher values vary more [default: 0.75; 0.5 for models with few codes or little training
+    /// Sampling temperature, above 0; higher values vary more [default: 0.75; 0.5 for models with few codes or little training
     /// speech]
     #[arg(long, value_name = "T", value_parser = positive, allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Sample from the N most likely codes; 0 for all
     #[arg(long, value_name = "N", default_value_t = SamplingOptions::default().top_k)]
     top_k: usize,
-    /// Sample from the most likely codes whose probabilities sum to this share
+    /// Sample from the most likely codes whose probabilities sum to this share, above 0 and at most 1
     #[arg(long, value_name = "SHARE", default_value_t = SamplingOptions::default().top_p, value_parser = share, allow_negative_numbers = true)]
     top_p: f32,
-    /// Reduces the probability of codes already used; 1 turns it off [default: 5; 1 for models with few codes or little
-    /// training speech]
+    /// Reduce the probability of codes already used by this factor, above 0; 1 turns it off [default: 5; 1 for models with few codes
+    /// or little training speech]
     #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
-    /// Classifier-free guidance: prefer codes that the text makes more likely [default: 0; 1 for models trained with
-    /// training.text_dropout]
+    /// Weight of classifier-free guidance, which prefers codes that the text makes more likely; 0 turns it off [default: 0; 1 for
+    /// models trained with training.text_dropout]
     #[arg(long, value_name = "WEIGHT", value_parser = not_negative, allow_negative_numbers = true)]
     guidance: Option<f32>,
     /// Always take the most likely code
@@ -31,8 +31,8 @@ pub struct Sampling {
     /// myxtts, which can check its own codes [default: 6 on a GPU; 1 on a CPU and for streamed audio]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     takes: Option<usize>,
-    /// Rank the candidates of --takes by mismatch / length^PENALTY: above 0 prefers longer ones, below 0 shorter ones, 0
-    /// ignores the length. There is no beam search, so it has no effect on a single candidate
+    /// Rank the candidates of --takes by mismatch / length^PENALTY, from -10 to 10: above 0 prefers longer ones, below 0 shorter
+    /// ones, 0 ignores the length. There is no beam search, so it has no effect on a single candidate
     #[arg(long, value_name = "PENALTY", default_value_t = 0.0, value_parser = length_penalty, allow_negative_numbers = true)]
     length_penalty: f64,
 }

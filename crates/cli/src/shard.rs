@@ -41,7 +41,7 @@ pub fn part_of(
             ));
         }
     };
-    // `--array=1,5,7` has no step: the position of task 5 is unknown.
+    // `--array=1,5,7` has no constant step, so the position of task 5 is unknown.
     let even = last.is_none_or(|last| {
         u64::from(first) + u64::from(step) * u64::from(count.max(1) - 1) == u64::from(last)
     });

@@ -72,7 +72,7 @@ pub struct Args {
     /// [default: the model's first voice, else a speaker of the run]
     #[arg(long, value_name = "VOICE")]
     voice: Vec<PathBuf>,
-    /// Output file; `-` for standard output [default: speech.wav, or none with --play]
+    /// Output file; `-` for standard output [default: speech.wav, speech-2.wav and so on; none with --play]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// wav (16 bits), wav24, wav-float, flac, mp3, opus or pcm [default: by the file extension]

@@ -91,7 +91,7 @@ impl StageBar {
         }
         line += &format!(", {:.1} clips/s", progress.rate);
         let percent = |share: f64| (share * 100.0).round();
-        // Two different figures: a step holds the GPU from its first kernel to its last, gaps between them included; NVML
+        // Two different shares: a step holds the GPU from its first kernel to its last, gaps between them included; NVML
         // counts the time in which a kernel ran.
         if let Some(share) = progress.on_device {
             line += &format!(", GPU step {} % of the last seconds", percent(share));

@@ -77,7 +77,7 @@ struct ExtendArgs {
     /// languages get other ids
     #[arg(long)]
     shared: bool,
-    /// Sample texts of a language the vocabulary has, to count those whose ids change
+    /// Sample texts of a language that the vocabulary already has, to count those whose ids change
     #[arg(long, num_args = 1.., value_name = "LANGUAGE=PATH")]
     old_data: Vec<String>,
     /// Text cleaner: default, coqui (that of the released models) or phonemes (English as it is pronounced) [default: the one
@@ -96,7 +96,7 @@ struct ExtendArgs {
 struct ShowArgs {
     /// The vocabulary
     file: PathBuf,
-    /// Corpus folders, or text files with one sentence per line, to measure the coverage of
+    /// Measure the coverage of these corpus folders, or text files with one sentence per line
     #[arg(long, num_args = 1.., value_name = "PATH")]
     data: Vec<PathBuf>,
     /// A text to encode

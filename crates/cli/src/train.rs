@@ -46,19 +46,19 @@ pub struct Args {
     /// Device to train on: auto, cpu, cuda or cuda:N. auto follows --multi-gpu, --visible-gpus and --model-gpu
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Simulate N GPUs on the CPU, to try a multi-GPU setup without the hardware; with --multi-gpu --device cuda:K, on that GPU
+    /// Simulate N GPUs (up to 64) on the CPU, to try a multi-GPU setup without the hardware; with --multi-gpu --device cuda:K, on that GPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     simulate_gpus: Option<u32>,
     /// Fail if --data-gpu or --model-gpu name a GPU that does not exist, instead of falling back to those that do
     #[arg(long)]
     strict_devices: bool,
-    /// Decode and compute every clip each time it is read, without a cache; shows what the cache gains
+    /// Decode every clip and compute its features each time it is read, without a cache; to measure the effect of the cache
     #[arg(long)]
     disable_native_loading: bool,
-    /// Copy each batch to the GPU only when its step is queued; shows what prefetching gains
+    /// Copy each batch to the GPU only when its step is queued; to measure the effect of prefetching
     #[arg(long)]
     disable_gpu_prefetch: bool,
-    /// Wait for every step before queuing the next; shows what overlapping CPU and GPU gains
+    /// Wait for every step before queuing the next; to measure the effect of overlapping CPU and GPU
     #[arg(long)]
     disable_cpu_gpu_overlap: bool,
     #[command(flatten)]

@@ -108,7 +108,7 @@ struct VoiceSummary {
     kind: &'static str,
     /// Whether this model can use it.
     usable: bool,
-    /// Why it cannot.
+    /// Why it cannot be used.
     problem: Option<String>,
     references: Vec<String>,
     seconds: Option<f64>,

@@ -85,7 +85,7 @@ impl EventLog {
             !fields.contains_key("time") && !fields.contains_key("kind"),
             "`time` and `kind` are reserved"
         );
-        // Written by hand so that the time comes first, for human readers.
+        // Formatted manually so that the time comes first, for human readers.
         let mut line = format!("{{\"time\":{},\"kind\":{}", Value::from(time), Value::from(kind));
         for (name, value) in &fields {
             line.push_str(&format!(",{}:{value}", Value::from(name.as_str())));

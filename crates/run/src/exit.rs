@@ -8,11 +8,11 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Success.
     Done = 0,
-    /// The command line or the configuration is invalid.
+    /// The command line or the configuration is invalid, or a device, library or memory is missing.
     Usage = 2,
-    /// More of the data is invalid than the failure budget allows.
+    /// More of the data is invalid than the failure budget allows, or files are damaged.
     BadData = 65,
-    /// A bug in this program.
+    /// A bug in this program, or a failed GPU call.
     Internal = 70,
     /// Reading or writing failed: disk full, no permission, device gone.
     Io = 74,

@@ -6,6 +6,8 @@
 //!   from-vocab.json  vocabulary of the base model, for a fine-tuning run
 //!   plan.json        every resolved setting; a folder with this file is a run
 //!   held-out.json    the validation clips
+//!   gemm-*.json      algorithms chosen for matrix products, for resuming with the same ones
+//!   codes.bin        audio codes of all clips
 //!   events.jsonl     event log
 //!   log.txt          messages
 //!   checkpoints/     states to resume from
@@ -36,7 +38,7 @@ pub const BASE_VOCABULARY_FILE: &str = "from-vocab.json";
 pub const HELD_OUT_FILE: &str = "held-out.json";
 /// Files that are written before the plan when a run is created.
 const INITIAL_FILES: [&str; 2] = [REQUEST_FILE, BASE_VOCABULARY_FILE];
-/// What the names of tables of chosen algorithms begin with; one per GPU model and library version.
+/// Prefix of the files with the chosen algorithms for matrix products; one file per GPU model and library version.
 pub const ALGORITHMS: &str = "gemm-";
 const EVENTS: &str = "events.jsonl";
 const LOG: &str = "log.txt";
@@ -56,9 +58,9 @@ pub enum FolderError {
         path.display()
     )]
     Exists {
-        /// Its folder.
+        /// Folder of the existing run.
         path: PathBuf,
-        /// Its name.
+        /// Name of the existing run.
         name: String,
     },
     /// The path is something other than a run.
@@ -373,7 +375,7 @@ impl RunFolder {
         }
     }
 
-    /// The tables of algorithms that were kept. One that cannot be read only costs the time to choose again.
+    /// The tables of algorithms that were kept. One that cannot be read is left out; its algorithms are chosen again.
     pub fn algorithms(&self) -> Vec<Vec<u8>> {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

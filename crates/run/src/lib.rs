@@ -6,7 +6,7 @@
 //! [`seed`] -> [`regular_file`] and [`mmap`] (reading files), [`durable`], [`output_path`] and [`lock`] (writing
 //! files) -> [`folder`] (`runs/NAME`) -> [`schedule`] (learning rate) -> [`guard`] and [`loss_trend`] (loss
 //! monitoring) -> [`events`] and [`tensorboard`] (logs) -> [`checkpoint`] -> [`progress`] -> [`exit`].
-//! [`procfs`] parses the files of Linux's `/proc`, [`statistics`] has the median, [`memory_size`] amounts of memory in words.
+//! [`procfs`] parses the files of Linux's `/proc`, [`statistics`] has the median, [`memory_size`] formats amounts of memory.
 
 pub mod checkpoint;
 pub mod config;

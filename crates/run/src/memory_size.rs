@@ -1,6 +1,6 @@
-//! Amounts of memory in words.
+//! Formats amounts of memory for messages.
 
-/// An amount of memory in the units in which memory is limited: `1.5 GiB`, `215.0 MiB`, `12.0 KiB`.
+/// Formats an amount of memory in binary units: `1.5 GiB`, `215.0 MiB`, `12.0 KiB`.
 pub fn memory_size(bytes: u64) -> String {
     let mut amount = bytes as f64 / 1024.0;
     for unit in ["KiB", "MiB"] {

@@ -1,4 +1,4 @@
-//! The median, of one definition for guards, reports and benchmarks.
+//! The median, with one definition for guards, reports and benchmarks.
 
 /// Median, the mean of the two middle values where their number is even; 0 for an empty series.
 pub fn median(values: &[f64]) -> f64 {

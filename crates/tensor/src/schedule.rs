@@ -1,13 +1,13 @@
 //! Which operations of a tape can run on a second CUDA stream.
 //!
-//! Weight gradients are not read before the update, so they go on the side stream: where one product leaves
+//! Weight gradients are not read before the update, so they run on the side stream: where one product leaves
 //! multiprocessors idle at its end, or a small kernel fills only a few of them, work of the other stream fills the
 //! gap. The order within each stream is fixed, so results have the same bits.
 //!
 //! Every synchronisation between the streams costs a few microseconds, so only long operations move: with the bias
 //! sums on the side stream too, a GPT of 8 x 256 took 3.3 ms per step on an H200 instead of 2.4. With weight gradients
 //! alone, the vocoder takes 21.2 ms instead of 22.2 and that GPT 2.41 instead of 2.45; a GPT of 30 x 1024, whose
-//! products fill the device, loses 1 %. Sums over replicas always go on the side stream: they wait for other devices,
+//! products fill the device, loses 1 %. Sums over replicas always run on the side stream: they wait for other devices,
 //! and the backward pass need not.
 
 use crate::parameters::ParameterId;

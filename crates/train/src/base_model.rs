@@ -50,7 +50,7 @@ impl FromIterator<String> for BaseParts {
 
 /// How the base model reads text.
 pub struct BaseText {
-    /// Its vocabulary.
+    /// Vocabulary of the model's text tokens.
     pub vocabulary: Tokenizer,
     /// The cleaner that the vocabulary was trained with.
     cleaner: Cleaner,

@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How many steps are measured.
+/// Numbers of steps to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BenchSettings {
     /// Number of timed steps.

@@ -52,7 +52,8 @@ pub struct RunDevices {
 
 impl RunDevices {
     /// Chooses the devices of a run of one process, on this machine or on a simulated one with `simulate_gpus` GPUs. With
-    /// `training.multi_gpu`, a GPU named by `device` simulates them: replicas that share it learn what as many processes learn, which shows whether those are right.
+    /// `training.multi_gpu`, a GPU named by `device` simulates them: replicas that share it learn what as many processes learn, and
+    /// so are a reference for them.
     ///
     /// If `data.data_gpu` or `data.model_gpu` name GPUs that do not exist, the run falls back to those that do, unless
     /// `strict` makes that an error.

@@ -136,7 +136,7 @@ pub enum TrainError {
     Foreign {
         /// Name of the checkpoint.
         name: String,
-        /// What differs.
+        /// What differs, as a clause.
         why: String,
     },
     /// Too many steps had a NaN or Inf loss or gradient, or a gradient far above the clipping limit.

@@ -3,7 +3,7 @@
 //! In the order of a run: [`strategy`] and [`devices`] (where it trains) -> [`corpus`] (records, vocabulary, split) ->
 //! [`overlay`] (records with audio codes) and [`align`] (the token of each code) -> [`feed`] (batches, made ahead) ->
 //! [`stages`] (the networks), [`mirrored`] (several devices), [`ranks`] (several processes and machines) -> [`session`] (the
-//! loop: steps, guards, checkpoints) and [`samples`] (spoken on the way), driven by [`pipeline`] -> [`model`] (the result) ->
+//! loop: steps, guards, checkpoints) and [`samples`] (spoken during training), driven by [`pipeline`] -> [`model`] (the result) ->
 //! [`evaluate`] (its quality). [`TrainingRun`] is all of it for one run folder.
 //!
 //! # Examples

@@ -80,8 +80,8 @@ const AUDIO_CODES: usize = 8192;
 /// measured voice (`bench/results/low_data_voice_20261118.md`); more were not tried with these settings.
 const DVAE_STEPS: u64 = 5_000;
 const DECODER_STEPS: u64 = 5_200;
-/// Weight of the mel distance beside discriminators. Measured: 45 had a lower DNSMOS, 15 more wrong words and a lower speaker
-/// cosine.
+/// Weight of the mel distance once the discriminators have joined. Measured: 45 had a lower DNSMOS, 15 more wrong words and a lower
+/// speaker cosine.
 const DECODER_MEL_WEIGHT: f64 = 30.0;
 /// Below this many hours, a model of the preset `small` learns a new voice in its decoder only, in this many steps. Measured with five
 /// minutes (`bench/results/low_data_voice_20261118_b.md`, section 2).

@@ -26,7 +26,7 @@ const NEW_GPT: [&str; 2] = ["training.diagonal_start", "training.codebook_start"
 
 /// A run that is about to begin.
 pub struct PlannedRun<'a> {
-    /// Its settings.
+    /// Settings of the run.
     pub plan: &'a Plan,
     /// The device of its first replica.
     pub machine: ComputeDevice,

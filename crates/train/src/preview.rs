@@ -73,7 +73,7 @@ impl Preview {
     }
 
     /// Augments the GPT's training batches as a stage of this recipe does. `train` are the training records, and `tokenizer`
-    /// is the vocabulary they were prepared with. Returns what cannot be shown without that.
+    /// is the vocabulary they were prepared with. Returns a note on what cannot be shown without a vocabulary.
     ///
     /// # Errors
     ///

@@ -1,30 +1,30 @@
-//! What the main thread of a rank does, since when, and how long that may take. Heartbeats carry it to rank 0: they are sent by a
-//! thread of their own, so they go on when the main thread hangs.
+//! What the main thread of a rank does, since when, and how long that may take. Heartbeats carry this to rank 0: a dedicated thread
+//! sends them, so they continue when the main thread hangs.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time limit of the first steps while all ranks send heartbeats, and of the time between two steps.
+/// Time limit of the first steps of a stage, and of the work between two steps, while all ranks send heartbeats.
 pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(900);
-/// Number of last steps whose times a limit is computed from.
+/// Number of recent steps whose times the limit is computed from.
 const MEASURED_STEPS: usize = 64;
-/// Number of steps before which the time of a step is not known: the first ones connect GPUs and choose algorithms.
+/// Number of measured steps before the limit follows them: the first steps connect GPUs and choose algorithms.
 const FIRST_STEPS: usize = 3;
-/// A step may take this many times the longest of the last steps.
+/// A step may take this many times as long as the longest of the recent steps.
 const STEP_FACTOR: u32 = 10;
 
 /// What a main thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
-    /// It waits for another rank.
+    /// Waits for another rank.
     Idle,
-    /// It computes a step, or queues one on its GPU.
+    /// Computes a step, or queues one on its GPU.
     Step,
-    /// It waits for its GPU, which may wait for those of other ranks.
+    /// Waits for its GPU, which may wait for those of other ranks.
     Device,
-    /// It does something that was announced.
+    /// Does work that was announced with a time limit of its own.
     Announced,
 }
 
@@ -36,14 +36,14 @@ pub(crate) struct Activity {
     pub what: String,
     /// The last step that was begun; 0 before the first.
     pub step: u64,
-    /// Time since it began, or since it last waited for another rank.
+    /// Time since the phase began, or since the main thread last waited for another rank.
     pub elapsed: Duration,
-    /// `None` if there is no limit.
+    /// Time limit of the phase; `None` if there is none.
     pub allowed: Option<Duration>,
 }
 
 impl Activity {
-    /// Whether it takes longer than allowed.
+    /// Whether the phase takes longer than allowed.
     pub fn is_overdue(&self) -> bool {
         self.phase != Phase::Idle && self.allowed.is_some_and(|allowed| self.elapsed > allowed)
     }
@@ -64,13 +64,13 @@ struct Now {
 
 /// Records what the main thread of this rank does.
 pub(crate) struct Tracker {
-    /// A step always may take this long.
+    /// Minimum time limit of a step.
     least: Duration,
     now: Mutex<Now>,
 }
 
 impl Tracker {
-    /// A tracker whose steps may always take `least`.
+    /// A tracker with the minimum time limit `least` for steps.
     pub fn new(least: Duration) -> Arc<Tracker> {
         let now = Now {
             phase: Phase::Announced,
@@ -100,7 +100,7 @@ impl Tracker {
         Activity { phase, what, step: now.step, elapsed: now.since.elapsed(), allowed: now.allowed }
     }
 
-    /// The time that one part of a step may take without waiting for another rank.
+    /// Time limit of one phase of a step, not counting waits for other ranks.
     pub fn limit(&self, phase: Phase) -> Duration {
         let now = self.now();
         self.limit_of(if phase == Phase::Device { &now.waits } else { &now.steps })
@@ -113,7 +113,7 @@ impl Tracker {
         }
     }
 
-    /// Forgets the times of steps: those of the next stage differ.
+    /// Forgets the measured times: steps of the next stage differ.
     pub fn new_stage(&self) {
         let mut now = self.now();
         now.steps.clear();
@@ -135,23 +135,23 @@ impl Tracker {
         self.enter(Phase::Step, "step", Some(self.limit(Phase::Step)))
     }
 
-    /// It waits for its device until the result is dropped.
+    /// The main thread waits for its device until the result is dropped.
     pub fn device(self: &Arc<Self>) -> Entered {
         self.enter(Phase::Device, "the GPU, in step", Some(self.limit(Phase::Device)))
     }
 
-    /// It does something that may take longer than a step, until the result is dropped. `allowed` is `None` without a limit.
+    /// The main thread does work that may take longer than a step, until the result is dropped. `allowed` is `None` without a limit.
     pub fn announce(self: &Arc<Self>, what: &'static str, allowed: Option<Duration>) -> Entered {
         self.enter(Phase::Announced, what, allowed)
     }
 
-    /// From now on it does this whenever it does nothing else.
+    /// Sets what the main thread is considered to do from now on, outside of any other phase.
     pub fn rest(&self, what: &'static str, allowed: Option<Duration>) {
         let mut now = self.now();
         (now.phase, now.what, now.allowed, now.since) = (Phase::Announced, what, allowed, Instant::now());
     }
 
-    /// Runs something that waits for another rank: that time counts for no limit.
+    /// Runs something that waits for another rank; this time does not count towards any limit.
     pub fn while_idle<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.now().idle += 1;
         let waited = wait();
@@ -190,9 +190,9 @@ impl Drop for Entered {
 
 /// The rank that hangs, and why; `None` if none does. `all` is what each rank last reported, by rank.
 ///
-/// Ranks that do something of their own hold up all others, and those furthest behind hold up the rest: on a GPU, to queue a step
-/// may wait for a sum with them. A GPU that does not end its step may wait for those of other ranks, so it is judged only when no
-/// rank does anything else.
+/// Ranks that are in a step or in announced work hold up all others, and the ones at the earliest step hold up the rest: on a GPU,
+/// queueing a step may wait for a sum with them. A GPU that does not finish its step may be waiting for the GPUs of other ranks, so
+/// it is judged only when no rank is in a step or in announced work.
 pub(crate) fn hanging(all: &[Activity]) -> Option<(usize, String)> {
     let seconds = |activity: &Activity| {
         let allowed = activity.allowed.unwrap_or_default();

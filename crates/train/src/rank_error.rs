@@ -125,7 +125,7 @@ pub enum RankError {
     Corpus {
         /// The rank that differs.
         rank: usize,
-        /// What differs.
+        /// How the corpus of that rank differs, as a clause.
         found: String,
     },
     /// The ranks do not have the same kind of device, or do not compute in the same precision.
@@ -136,9 +136,9 @@ pub enum RankError {
     Devices {
         /// The rank that differs.
         rank: usize,
-        /// Its device.
+        /// Kind of device and precision of that rank.
         found: String,
-        /// The device of rank 0.
+        /// Kind of device and precision of rank 0.
         expected: String,
     },
     /// A rank has no GPU of its own.

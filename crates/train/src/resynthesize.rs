@@ -58,9 +58,9 @@ pub enum ResynthesizeError {
 /// A recording to resynthesise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// Its name, which becomes a file name.
+    /// Name of the recording, which becomes a file name.
     pub id: String,
-    /// Its transcript.
+    /// Transcript.
     pub text: String,
     /// Its language code.
     pub language: String,
@@ -73,9 +73,9 @@ pub struct Recording {
 /// One recording and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResynthesizedRecording {
-    /// Its name.
+    /// Name of the recording.
     pub id: String,
-    /// Its transcript.
+    /// Transcript.
     pub text: String,
     /// Number of its codes.
     pub codes: usize,
@@ -90,7 +90,7 @@ pub struct ResynthesizedRecording {
 /// The results of all recordings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resynthesis {
-    /// Figures of each path over all recordings.
+    /// Metrics of each path over all recordings.
     pub ways: BTreeMap<String, Figures>,
     /// Mean cross-entropy of all codes under the GPT, in nats, and its top-1 accuracy.
     pub fit: Option<Fit>,
@@ -101,7 +101,7 @@ pub struct Resynthesis {
 }
 
 impl Resynthesis {
-    /// The paths that were measured, in their order, with their figures.
+    /// The paths that were measured, in their order, with their metrics.
     pub fn figures(&self) -> Vec<(&'static str, &Figures)> {
         PATHS.into_iter().filter_map(|way| Some((way, self.ways.get(way)?))).collect()
     }
@@ -216,9 +216,8 @@ impl Resynthesizer {
                 progress.say(&format!("{}: {error}", item.id));
             }
             if let Some(error) = listener.as_deref().and_then(Listener::failed).filter(|_| !said) {
-                progress.say(&format!(
-                    "{error}; the recogniser is not used any more, and there are no error rates"
-                ));
+                progress
+                    .say(&format!("{error}; the recogniser is no longer used, so there are no error rates"));
                 said = true;
             }
             items.push(item);

@@ -139,7 +139,7 @@ pub enum RunError {
     },
     /// No batch size fits the memory of the device.
     #[error(
-        "no batch is planned to fit {}: set data.batch_size, or data.max_seconds to leave out long clips",
+        "no batch size fits into {} according to the memory plan: set data.batch_size, or data.max_seconds to leave out long clips",
         myxtts_run::memory_size::memory_size(*bytes)
     )]
     NoBatchFits {
@@ -152,7 +152,7 @@ pub enum RunError {
     /// The briefing of rank 0 cannot be parsed.
     #[error("the {what} that rank 0 sent cannot be read")]
     Briefing {
-        /// Which part of it.
+        /// The part that cannot be parsed.
         what: &'static str,
         /// Where parsing failed.
         source: serde_json::Error,

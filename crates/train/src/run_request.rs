@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a resumed run waits for the process that trained it before, while the system ends that process.
+/// How long a resumed run waits for its previous process, while the system is still removing that process.
 const EXIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Interval of the checks while it waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -105,7 +105,7 @@ pub(crate) fn check_corpus(folder: &RunFolder, source: &dyn RecordSource) -> Res
     })
 }
 
-/// Opens the folder of a run to resume it. Waits for the process that trained it before, if the system is just ending it.
+/// Opens the folder of a run to resume it. Waits for its previous process if the system is still removing that process.
 pub(crate) fn open_for_resume(
     runs: &Path,
     name: &str,

@@ -37,13 +37,13 @@ pub const SPOKEN: usize = 3;
 /// A validation sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
-    /// Its id as a file name.
+    /// Id of the utterance, as a file name.
     pub name: String,
-    /// Its text.
+    /// Transcript as in the corpus, uncleaned.
     pub text: String,
-    /// Its language code.
+    /// Language code.
     pub language: String,
-    /// Index of its recording.
+    /// Index of the record of its recording.
     pub record: u32,
     /// Its recording, which samples are compared with.
     pub recording: PathBuf,

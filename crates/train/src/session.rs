@@ -54,7 +54,7 @@ const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(3600);
 pub struct Session<'a> {
     /// The run folder.
     pub folder: &'a RunFolder,
-    /// Its settings.
+    /// Settings of the run.
     pub plan: &'a Plan,
     /// Checkpoints of the run.
     pub store: CheckpointStore,
@@ -68,7 +68,7 @@ pub struct Session<'a> {
     pub progress: &'a dyn Progress,
     /// The speech recogniser that checks spoken samples; `None` without one, and after it has failed.
     pub listener: Option<Listener>,
-    /// Whether it was said that recordings of samples cannot be read.
+    /// Whether it was already reported that recordings of samples cannot be read.
     unread_reported: bool,
 }
 

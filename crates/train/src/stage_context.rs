@@ -42,7 +42,7 @@ const CODES_FILE: &str = "codes.bin";
 
 /// Everything a stage is built from except the model.
 pub struct StageContext<'a> {
-    /// Its settings.
+    /// Settings of the run.
     pub plan: &'a Plan,
     /// The data it trains on.
     pub corpus: &'a Corpus,

@@ -19,7 +19,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Summarises a series; all figures of an empty one are 0.
+    /// Summarises a series; all fields are 0 for an empty one.
     pub fn of(values: &[f64]) -> Spread {
         let sorted = sorted(values);
         let at = |share| nearest_rank(&sorted, share);

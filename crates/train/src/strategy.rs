@@ -266,7 +266,7 @@ const VISIBLE: &str = "training.visible_gpus";
 const MODEL: &str = "data.model_gpu";
 const DATA: &str = "data.data_gpu";
 
-/// The request without the GPUs of `data.data_gpu` and `data.model_gpu` that do not exist, and a sentence that says so;
+/// The request without the GPUs of `data.data_gpu` and `data.model_gpu` that do not exist, and a warning about them;
 /// `None` if nothing has to be left out. Applies only if both settings are given and a GPU exists: with only one setting
 /// given, a missing GPU is an error.
 pub fn fall_back(found: &AvailableGpus, request: &StrategyRequest) -> Option<(StrategyRequest, String)> {

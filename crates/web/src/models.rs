@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempPath;
 use tokio::sync::{oneshot, watch};
 
-/// Model names that clients send by default; they mean the first model.
+/// Model names that clients send by default; they select the first model.
 const ALIASES: [&str; 3] = ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"];
 
 /// Opens the speaker of a model, on its worker thread.

@@ -233,7 +233,8 @@ fn settings_of_batches_change_batches_and_feeds() {
     });
 }
 
-/// Those that change nothing on a CPU once had no case but a note that says so, which they kept when they did nothing.
+/// On a CPU these settings only cause a note that they have no effect. A case that observed that note would still pass if a setting
+/// did nothing on a GPU.
 #[test]
 fn settings_for_gpus_change_what_a_run_would_do_on_one() {
     assert_effects(|case| {

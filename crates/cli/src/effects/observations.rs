@@ -177,7 +177,7 @@ pub fn devices(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     Ok(format!("{:?}", chosen.choice.devices(&machine)))
 }
 
-/// What the data side of a corpus is given on a machine with four simulated GPUs, and where the conditioning then comes from.
+/// The data side of a corpus on a machine with four simulated GPUs, and where the conditioning then comes from.
 pub fn data_gpu(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let devices = RunDevices::choose(plan, None, Some(4), false)?;
     let assembly = Assembly { data_gpu: devices.data_gpu(), ..Assembly::default() };

@@ -1,4 +1,4 @@
-//! Texts and mels of augmented rows, in the place of those that the loader wrote into a batch.
+//! Replaces the texts and mels that the loader wrote into a batch by those of its augmented rows.
 
 use anyhow::Context;
 use myxtts_data::batch::BatchInfo;

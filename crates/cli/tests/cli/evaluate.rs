@@ -215,7 +215,7 @@ fn a_user_supplied_recogniser_gives_error_rates_and_pages_have_players() {
         .args(["-o", "broken", "--recognizer-command", broken])
         .assert()
         .code(74)
-        .stderr(contains("no model; the recogniser is not used any more").count(1));
+        .stderr(contains("no model; the recogniser is no longer used").count(1));
     let found = report(at.path(), "broken");
     assert!(found["figures"]["wer"].is_null() && found["figures"]["distortion"]["count"] == 2);
     assert!(found["recognizer_error"].as_str().unwrap().contains("no model"));

@@ -35,7 +35,7 @@ pub enum JoinError {
     Columns {
         /// Label of the source.
         label: String,
-        /// Its columns.
+        /// Columns of the source, as a list.
         found: String,
         /// Columns of the first source.
         wanted: String,

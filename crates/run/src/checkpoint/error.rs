@@ -59,9 +59,9 @@ pub enum Damage {
 #[derive(Debug, thiserror::Error)]
 #[error("checkpoint {} cannot be used: {damage}", folder.display())]
 pub struct Damaged {
-    /// Its folder.
+    /// Folder of the checkpoint.
     pub folder: PathBuf,
-    /// Its name in the store.
+    /// Name of the checkpoint in the store.
     pub name: String,
     /// What is wrong with it.
     #[source]

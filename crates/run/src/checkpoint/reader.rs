@@ -149,7 +149,7 @@ impl Checkpoints {
 /// A checkpoint with a valid manifest, open for reading its blobs.
 #[derive(Debug)]
 pub struct OpenCheckpoint {
-    /// Its manifest.
+    /// Manifest of the checkpoint, with its checksum verified.
     pub checkpoint: Checkpoint,
     name: String,
     folder: PathBuf,

@@ -38,7 +38,7 @@ pub enum Origin {
     },
     /// An environment variable.
     Environment {
-        /// Its name.
+        /// Name of the variable: `MYXTTS_DATA__BATCH_SIZE`.
         name: String,
     },
     /// The command line.
@@ -72,7 +72,7 @@ impl fmt::Display for Origin {
 pub struct Assignment {
     /// The setting.
     pub key: &'static Key,
-    /// Its value.
+    /// The parsed value, within the range of the setting.
     pub value: Value,
     /// Where it was set.
     pub origin: Origin,

@@ -40,9 +40,9 @@ pub enum TrainingAdvice {
     Overfitting {
         /// Step of the best validation so far.
         best_step: u64,
-        /// Its score.
+        /// Score of the best validation; lower is better.
         best: f64,
-        /// The current score.
+        /// Score of the current validation.
         score: f64,
         /// Training loss at the best validation, and the current one.
         training: (f64, f64),

@@ -293,7 +293,7 @@ impl Cuda {
             scratch.bias = operands.bias.map(|_| bias.address());
         }
         if super::gemm::Key::new(gemm, &scratch) == super::gemm::Key::new(gemm, operands) {
-            // Sums over replicas that are queued end only if the others go on, and they may wait for this choice.
+            // Queued sums over replicas finish only if the other replicas continue, and those may be waiting for this choice.
             self.synchronize()?;
             // SAFETY: `d` and a written bias are memory of this function, which waits for the timed products.
             unsafe { self.gemm.prepare(gemm, &scratch, self.stream) }?;

@@ -88,11 +88,11 @@ pub enum Storage {
 /// Properties of a value.
 #[derive(Clone, Debug)]
 pub struct ValueInfo {
-    /// Its shape.
+    /// Sizes of the dimensions, outermost first.
     pub shape: Shape,
-    /// Its element type.
+    /// Element type.
     pub dtype: DType,
-    /// Where it is stored.
+    /// Where the value is stored.
     pub storage: Storage,
     /// Whether a gradient flows to it.
     pub differentiable: bool,
@@ -118,9 +118,9 @@ pub struct Node {
 /// Shape and type of an operation's output.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Its shape.
+    /// Sizes of the dimensions, outermost first.
     pub shape: Shape,
-    /// Its element type.
+    /// Element type.
     pub dtype: DType,
     /// Whether a gradient may flow back through it. It does if one flows to any input.
     pub differentiable: bool,

@@ -60,7 +60,7 @@ impl TimedStage {
         Ok(segment)
     }
 
-    /// Figures over all segments.
+    /// Measurements over all segments.
     pub fn figures(&self) -> Figures {
         let mut figures = figures(&self.timed, self.seconds);
         figures.cores = self.cpu_seconds / self.seconds;

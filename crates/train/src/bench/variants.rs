@@ -185,7 +185,7 @@ pub struct Row {
     /// Name of the variant.
     #[serde(rename = "way")]
     pub variant: String,
-    /// Its measurements.
+    /// Measurements of the variant.
     #[serde(flatten)]
     pub figures: Figures,
     /// The operations of a step, the longest first; empty where they were not requested.
@@ -203,7 +203,7 @@ pub struct Operation {
     pub op: &'static str,
     /// The part of the model it belongs to.
     pub scope: String,
-    /// Its shapes.
+    /// Shape of its first output.
     pub shape: String,
     /// How often a step runs it.
     pub count: usize,

@@ -44,7 +44,7 @@ impl Counted {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let (stat, allowed) = (read("/proc/stat"), allowed(&read("/proc/self/status")));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // With a CPU quota below its cores, other programs on these cores take nothing away.
+        // With a CPU quota smaller than the number of cores, other programs on these cores do not reduce what this one gets.
         let all = if allowed.len() > cores { None } else { counted(&stat, &allowed) };
         Counted { at: Instant::now(), own: cpu_seconds(), all, threads: threads() }
     }

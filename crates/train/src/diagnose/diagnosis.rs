@@ -158,7 +158,7 @@ pub struct Diagnosis {
     pub compared: Option<Compared>,
     /// The GPU; `None` if it was not sampled.
     pub gpu: Option<Device>,
-    /// Number of batches that no other figure here includes: their shape was new, or another's was captured meanwhile.
+    /// Number of batches that all other fields leave out: their shape was new, or another's was captured meanwhile.
     pub left_out: usize,
     /// Share of all time that new shapes took beyond their steps.
     pub recording: f64,

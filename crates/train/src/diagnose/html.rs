@@ -41,7 +41,7 @@ pub fn page(title: &str, trace: &Trace, diagnosis: &Diagnosis) -> String {
     }
     out.push_str("<h2>Batch by batch</h2>\n<p>Blue: the step. Purple: a step whose shape was new. Red: waiting for the batch.</p>\n");
     out.push_str(&timeline(trace));
-    out.push_str("<p>Over time. Green: the share in which a step ran. Yellow: the GPU's own figure, if available. Grey: the CPU, all cores.</p>\n");
+    out.push_str("<p>Over time. Green: the share in which a step ran. Yellow: GPU utilisation, if available. Grey: the CPU, all cores.</p>\n");
     out.push_str(&shares(trace, diagnosis.gpu.as_ref()));
     out.push_str("<h2>Where the time goes</h2>\n<table><tr><th></th><th>p50</th><th>p95</th><th>p99</th><th>varies</th></tr>\n");
     for (name, spread) in spreads(trace) {
@@ -95,7 +95,7 @@ fn timeline(trace: &Trace) -> String {
     svg(&body, HEIGHT)
 }
 
-/// Share of the time in which a step ran, the GPU's own figure with its low and high, and CPU usage.
+/// Share of the time in which a step ran, the driver's GPU utilisation with its low and high, and CPU usage.
 fn shares(trace: &Trace, device: Option<&Device>) -> String {
     let height = 100.0;
     let total = trace.batches.iter().map(|batch| batch.period).sum::<f64>().max(1e-9);

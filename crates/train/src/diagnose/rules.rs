@@ -444,7 +444,7 @@ impl Facts<'_> {
     /// The device is idle between steps although batches are ready.
     fn pauses(&self) -> Option<Finding> {
         let pauses = (self.idle - self.starving).max(0.0);
-        // Of the time that steps are judged by: captures of new shapes, however long, must not hide pauses.
+        // Relative to the steady batches only: captures of new shapes, however long, must not hide pauses.
         let share = pauses / self.steady.iter().map(|batch| batch.period).sum::<f64>().max(1e-12);
         if share <= MIN_LOSS_SHARE {
             return None;

@@ -130,7 +130,7 @@ pub fn evaluate(
                     };
                     if let Some(error) = listener.failed().filter(|_| !said) {
                         progress.say(&format!(
-                            "{error}; the recogniser is not used any more, and there are no error rates"
+                            "{error}; the recogniser is no longer used, so there are no error rates"
                         ));
                         said = true;
                     }

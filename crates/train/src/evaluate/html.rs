@@ -1,4 +1,4 @@
-//! An evaluation as one HTML page: figures with their intervals, then every text with its recording and its synthesised
+//! An evaluation as one HTML page: metrics with their intervals, then every text with its recording and its synthesised
 //! audio, side by side. The audio files are stored next to the page; nothing else is needed.
 
 use super::measures::{Figures, METRICS, Measures};
@@ -9,8 +9,8 @@ background:#fff}h1,h2{line-height:1.2}table{border-collapse:collapse;margin:1rem
 text-align:left;vertical-align:top}tr:nth-child(even){background:#f4f4f4}audio{width:16rem;display:block}\
 .id{color:#666;font-size:.85em}.bad{color:#b02a1a}.note{color:#555;font-size:.85em}[dir=auto]{unicode-bidi:plaintext}";
 
-/// Explanation of the figures, shown next to them: a number without its protocol means little.
-pub const PROTOCOL: &str = "Figures are over all texts, with 95 % intervals by a bootstrap over texts (1,000 draws, \
+/// Explanation of the metrics, shown next to them: a number without its protocol means little.
+pub const PROTOCOL: &str = "Metrics are over all texts, with 95 % intervals by a bootstrap over texts (1,000 samples, \
 seeded). Error rates: insertions, deletions and substitutions over all words or characters of the text, after \
 numbers are written out, case, punctuation and vowel signs dropped; a text that was not spoken counts as silence. \
 Distances to recordings: silence at the ends cut, frames aligned by dynamic time warping; mel-cepstral distortion over \
@@ -23,7 +23,7 @@ pub struct Page<'a> {
     pub title: &'a str,
     /// Names and values of what was evaluated, and how.
     pub facts: Vec<(&'a str, String)>,
-    /// Figures, by the name of what was measured.
+    /// Metrics, by the name of what was measured.
     pub figures: Vec<(&'a str, &'a Figures)>,
     /// Names of the audio columns.
     pub columns: Vec<&'a str>,
@@ -33,7 +33,7 @@ pub struct Page<'a> {
 
 /// One text.
 pub struct Row<'a> {
-    /// Its name.
+    /// Id of the text, plain text; it is escaped.
     pub id: &'a str,
     /// The text to speak.
     pub text: &'a str,

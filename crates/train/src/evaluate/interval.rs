@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Number of bootstrap samples.
 const ROUNDS: usize = 1000;
 
-/// A figure over utterances with its 95 % interval.
+/// The value of a metric over a set of utterances, with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// Value over all utterances.

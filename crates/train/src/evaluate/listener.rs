@@ -64,7 +64,7 @@ impl Listener {
         Recognition { transcript, score }
     }
 
-    /// Why the recogniser is not used any more.
+    /// Why the recogniser is no longer used; `None` while it works.
     pub fn failed(&self) -> Option<&RecognizerError> {
         self.failed.as_ref()
     }

@@ -1,6 +1,6 @@
-//! All measures of one utterance, and the figures over many of them.
+//! All measures of one utterance, and the metrics over many of them.
 //!
-//! | figure | needs | how |
+//! | metric | needs | how |
 //! |---|---|---|
 //! | WER, CER | a recogniser | errors over all words and characters ([`super::words`]) |
 //! | mel-cepstral distortion | a recording | silence at the ends cut, aligned by warping ([`super::cepstrum`]) |
@@ -150,7 +150,7 @@ impl Meter {
     }
 }
 
-/// A figure over many utterances.
+/// A metric over many utterances: its key, title and unit, and how it is computed.
 pub struct Metric {
     /// Its key in JSON reports.
     pub key: &'static str,
@@ -162,7 +162,7 @@ pub struct Metric {
     of: fn(&Measures) -> Option<(f64, f64)>,
 }
 
-/// Unit of a figure, for display.
+/// Unit of a metric, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A share in percent.
@@ -231,13 +231,13 @@ pub const METRICS: [Metric; 15] = {
     ]
 };
 
-/// Figures by their keys, with 95 % intervals; those without a measurement are left out.
+/// Values of metrics by their keys, with 95 % intervals; metrics without a measurement are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Figures(pub BTreeMap<String, Figure>);
 
 impl Figures {
-    /// Computes the figures over utterances.
+    /// Computes all metrics over utterances.
     pub fn of<'a>(all: impl IntoIterator<Item = &'a Measures>, seed: Seed) -> Figures {
         let all: Vec<&Measures> = all.into_iter().collect();
         let figure = |metric: &Metric| {
@@ -248,12 +248,12 @@ impl Figures {
         Figures(METRICS.iter().filter_map(figure).collect())
     }
 
-    /// A figure by its key.
+    /// The value of a metric by its key; `None` if it was not measured.
     pub fn get(&self, key: &str) -> Option<Figure> {
         self.0.get(key).copied()
     }
 
-    /// One line per figure, as text.
+    /// One line per metric, as text.
     pub fn lines(&self) -> String {
         let mut text = String::new();
         for metric in &METRICS {

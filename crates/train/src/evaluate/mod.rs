@@ -11,7 +11,7 @@
 //! | [`interval`] | one number per utterance | the mean and its 95 % interval |
 //! | [`measures`] | an utterance and its recording | all of the above, per utterance and in total |
 //! | [`recognizer`], [`listener`] | a WAV file | the transcript of a recogniser that the user provides |
-//! | [`html`] | figures and audio files | a page with players |
+//! | [`html`] | metrics and audio files | a page with players |
 //! | [`report`] | one entry per sentence | shares and means, as text and as data |
 //!
 //! [`held_out`] combines them: it speaks validation sentences and compares them with their recordings. [`texts`] speaks a

@@ -74,7 +74,7 @@ pub struct Evaluation {
     pub similarity: Option<f32>,
     /// Number of sentences without any audio.
     pub silent: usize,
-    /// Figures over all sentences.
+    /// Metrics over all sentences.
     #[serde(default)]
     pub figures: Figures,
     /// All sentences, in the order they were spoken.
@@ -148,7 +148,7 @@ impl fmt::Display for Evaluation {
         if let Some(speakers) = self.speakers {
             writeln!(f, "nearest to its own speaker    {speakers}")?;
         }
-        // The figures have intervals, and include the same means.
+        // The metrics have intervals, and include the same means.
         if self.figures != Figures::default() {
             f.write_str(&self.figures.lines())?;
         } else if let Some(distortion) = self.distortion {

@@ -47,7 +47,7 @@ pub struct SpeakListOptions<'a> {
 /// The result of one text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpokenText {
-    /// Its id.
+    /// Id of the text in the list.
     pub id: String,
     /// The text to speak.
     pub text: String,
@@ -69,7 +69,7 @@ pub struct SpokenText {
 /// The results of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpokenTexts {
-    /// Figures over all texts.
+    /// Metrics over all texts.
     pub figures: Figures,
     /// Number of texts that could not be spoken.
     pub failed: usize,
@@ -138,15 +138,14 @@ pub fn speak_list(
             && item.measures.heard.is_none()
             && items.iter().all(|item: &SpokenText| item.error.is_some() || item.measures.heard.is_some())
         {
-            progress
-                .say(&format!("{error}; the recogniser is not used any more, and there are no error rates"));
+            progress.say(&format!("{error}; the recogniser is no longer used, so there are no error rates"));
         }
         items.push(item);
         progress.advance(1);
     }
     progress.finish();
     let measures = || items.iter().map(|item| &item.measures);
-    // Rates over only some of the texts would be a different figure, so they are dropped.
+    // Error rates over only some of the texts would not be comparable, so they are dropped.
     if measures().any(|measures| measures.heard.is_none()) {
         items.iter_mut().for_each(|item| item.measures.heard = None);
     }

@@ -1,4 +1,4 @@
-//! A rank whose main thread hangs while its heartbeats go on.
+//! A rank whose main thread hangs while its heartbeat thread keeps sending.
 
 use std::time::Duration;
 

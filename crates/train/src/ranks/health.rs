@@ -93,8 +93,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Health {
-    /// Starts to send and receive heartbeats. A rank that is silent for `limit` is lost. `stop` is set when another rank was
-    /// asked to stop; when it is set here, the others are informed.
+    /// Starts to send and receive heartbeats. A rank that is silent for `limit` is lost. `stop` is set when another rank receives
+    /// a stop request; if it is set on this rank, the others are informed.
     pub(crate) fn start(
         (rank, world): (usize, usize),
         limit: Duration,
@@ -259,7 +259,7 @@ impl Health {
         actions.into_iter().for_each(|action| action());
     }
 
-    /// Reports that this rank failed: all ranks are told why, and end with its exit code.
+    /// Reports that this rank failed: all ranks receive the reason and end with its exit code.
     pub fn fail(&self, reason: &str, exit: Exit) {
         let name = super::rendezvous::own_name();
         let cause = Cause { rank: self.rank, name, reason: reason.to_owned(), exit: Some(exit.code()) };

@@ -61,9 +61,9 @@ impl Distributed {
         Ok(all)
     }
 
-    /// From now on, what rank 0 does between its steps has a time limit.
+    /// Sets a time limit for the work of rank 0 between its steps, from now on.
     fn between_steps(&self) {
-        self.ranks.health().tracker().rest("what comes between two steps", Some(STEP_TIMEOUT));
+        self.ranks.health().tracker().rest("the work between two steps", Some(STEP_TIMEOUT));
     }
 
     fn done(&self, patient: bool) -> Result<(), TrainError> {

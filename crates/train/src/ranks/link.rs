@@ -274,7 +274,7 @@ impl Ranks {
         match own {
             Some(bytes) => self.each(|stream| wire::send_blob(stream, bytes)).map(|_| None),
             None => match self.each(wire::receive_blob::<Order>)?.pop() {
-                // Rank 0 was asked to stop before it had computed them.
+                // Rank 0 received a stop request before it had computed the bytes.
                 Some(Err(Order::Finish { exit })) => {
                     Err(RankError::Finished(Exit::from_code(exit).unwrap_or(Exit::Internal)))
                 }
@@ -309,7 +309,7 @@ impl Ranks {
         // First: ranks end, and close their connections, as soon as they have received the order.
         self.health.expect_end();
         let order = Order::Finish { exit: exit.code() };
-        // All are told, whether or not another one can be reached.
+        // Every rank is notified, even if another one cannot be reached.
         let told: Vec<io::Result<()>> =
             self.orders().iter_mut().map(|one| wire::send(&mut one.stream, &order)).collect();
         self.health.finish();

@@ -228,7 +228,7 @@ pub(super) fn accept(
 /// Removes the connections of a rank whose process has ended, so that another may take its place; returns its name.
 fn free_if_gone(streams: &mut [Option<TcpStream>; 3], name: &mut Option<String>) -> Option<String> {
     let is_gone = |stream: &TcpStream| {
-        // Before all have connected, the other side sends nothing: what can be read is the end.
+        // Before all ranks have connected, the other side sends nothing, so only the end of the stream can be read.
         let read = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
         let restored = stream.set_nonblocking(false);
         restored.is_err() || read.map_or_else(|error| !wire::is_timeout(&error), |bytes| bytes == 0)

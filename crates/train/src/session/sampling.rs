@@ -16,7 +16,7 @@ use std::time::Instant;
 /// Seconds below which a sample has no speech.
 const SHORT_SAMPLE: f32 = 0.2;
 
-/// Keys and short titles of the figures that are printed; all are in the curves.
+/// Keys and short titles of the metrics that are printed; the curves have all of them.
 const SHOWN: [(&str, &str); 4] = [
     ("wer", "WER"),
     ("cer", "CER"),
@@ -74,7 +74,7 @@ impl Session<'_> {
         self.report_unread(unread);
     }
 
-    /// Says once in a run why samples are not compared with their recordings.
+    /// Reports, once per run, why samples are not compared with their recordings.
     fn report_unread(&mut self, unread: Option<String>) {
         if let Some(error) = unread
             && !std::mem::replace(&mut self.unread_reported, true)
@@ -133,12 +133,12 @@ impl Session<'_> {
         heard
     }
 
-    /// Writes the figures of samples to the curves and the events, and returns the most telling ones as text.
+    /// Writes the metrics of samples to the curves and the events, and returns those of [`SHOWN`] as text.
     fn log_figures(&mut self, name: &str, at: RunPosition, mut measured: Vec<Measures>) -> Vec<String> {
         if measured.is_empty() {
             return Vec::new();
         }
-        // Rates over only some of the samples would be a different figure, so they are dropped.
+        // Error rates over only some of the samples would not be comparable, so they are dropped.
         if measured.iter().any(|sample| sample.heard.is_none()) {
             measured.iter_mut().for_each(|sample| sample.heard = None);
         }
@@ -158,7 +158,7 @@ impl Session<'_> {
             Ok(self.board.scalars(at.total(), &curves)?)
         });
         if let Err(error) = written {
-            self.progress.say(&format!("the figures of the samples were not written: {error}"));
+            self.progress.say(&format!("the metrics of the samples could not be written: {error}"));
         }
         shown
     }

@@ -106,7 +106,7 @@ impl LatentFile {
         Ok(())
     }
 
-    /// Writes the pieces of [`LatentFile::send`] to a temporary file of this process; `None` if they are something else than the
+    /// Writes the pieces of [`LatentFile::send`] to a temporary file of this process; `None` if they are anything other than the
     /// states of `records` records.
     pub(crate) fn receive(
         folder: &Path,

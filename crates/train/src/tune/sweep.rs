@@ -37,7 +37,7 @@ pub enum Part {
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its purpose.
+    /// Purpose of the measurement.
     pub part: Part,
     /// The settings that were measured.
     #[serde(flatten)]

@@ -111,7 +111,7 @@ impl From<PlannedBatch> for (usize, u64) {
 pub struct ChosenSetting {
     /// Path of the setting.
     pub setting: &'static str,
-    /// Its value.
+    /// The chosen value.
     pub value: usize,
     /// Why this value.
     pub reason: String,

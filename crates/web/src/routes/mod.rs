@@ -323,12 +323,12 @@ pub mod bodies {
         parsed(bytes).and_then(|object| xtts::settings(&object)).is_ok()
     }
 
-    /// Of `POST /tts_to_audio`.
+    /// Body of `POST /tts_to_audio`.
     pub fn to_audio(bytes: &[u8]) -> bool {
         parsed(bytes).and_then(|object| xtts::XttsRequest::read(&object)).is_ok()
     }
 
-    /// The address of `GET /tts_stream`, with its fields after `?`.
+    /// URI of `GET /tts_stream`, with its query string.
     pub fn stream_query(bytes: &[u8]) -> bool {
         let Ok(uri) = Uri::try_from(bytes) else { return false };
         xtts::query_fields(&uri).and_then(|object| xtts::XttsRequest::read(&object)).is_ok()
@@ -355,17 +355,17 @@ pub mod bodies {
         parsed(bytes).is_ok_and(|object| studio::accepts_entry(&object))
     }
 
-    /// Of `PUT /studio/history/{id}/sound`.
+    /// Body of `PUT /studio/history/{id}/sound`.
     pub fn history_sound(bytes: &[u8]) -> bool {
         studio::accepts_audio(bytes)
     }
 
-    /// Of `POST /studio/check`.
+    /// Body of `POST /studio/check`.
     pub fn check(bytes: &[u8]) -> bool {
         parsed(bytes).is_ok_and(|object| studio::accepts_check(&object))
     }
 
-    /// Of `POST /studio/runs/{name}/diagnosis`.
+    /// Body of `POST /studio/runs/{name}/diagnosis`.
     pub fn diagnosis(bytes: &[u8]) -> bool {
         parsed(bytes).is_ok_and(|object| studio::accepts_diagnosis(&object))
     }

@@ -182,7 +182,7 @@ pub fn accepts_audio(bytes: &[u8]) -> bool {
     history::check_audio(bytes).is_ok()
 }
 
-/// Whether a check of a corpus would be started, where the folder for temporary files may be looked at.
+/// Whether a check of a corpus would be started, with the folder for temporary files as the only allowed one.
 pub fn accepts_check(object: &Map<String, Json>) -> bool {
     check::folder(&Roots::new(vec![std::env::temp_dir()]), object).is_ok()
 }

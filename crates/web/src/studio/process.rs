@@ -30,7 +30,7 @@ pub struct Children(Arc<Mutex<HashMap<String, ChildState>>>);
 pub struct ChildSpec<'a> {
     /// Path of the program.
     pub program: &'a Path,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
     /// File for its messages; replaced if it exists.
     pub log: PathBuf,

@@ -151,7 +151,7 @@ impl GemmTable {
         Ok(chosen)
     }
 
-    /// The lock of all processes that share the folder; `None` if it cannot be had.
+    /// The lock of all processes that share the folder; `None` if it cannot be acquired.
     fn lock(&self) -> Option<std::fs::File> {
         let path = self.path.as_ref()?.with_extension("lock");
         std::fs::create_dir_all(path.parent()?).ok()?;

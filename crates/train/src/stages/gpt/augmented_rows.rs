@@ -22,7 +22,7 @@ pub struct AugmentedRow {
     pub segments: Vec<(u32, Range<usize>)>,
     /// Whether it is joined from segments, and not the whole clip.
     pub is_joined: bool,
-    /// Its text.
+    /// Token ids of its text, without padding.
     pub tokens: Vec<i32>,
     /// Whether its text was removed, except for the language.
     pub lost_text: bool,
