@@ -2,7 +2,7 @@
 //!
 //! In one dimension the columns need not be materialised: an output position reads `taps * channels` neighbours of
 //! a padded copy, and the next position reads the same one stride further on. The padded copy is therefore the
-//! matrix, with overlapping rows (`Line`). In two dimensions, and with groups, columns are materialised.
+//! matrix, with overlapping rows (`Line`). In two dimensions, with groups, and for short items, columns are materialised.
 //!
 //! Work is split at fixed positions and partial sums are added in order, so the number of threads does not change
 //! the bits.
@@ -17,6 +17,9 @@ const PIECE: usize = 1 << 18;
 
 /// With fewer rows, a product would mostly move the weights.
 const MIN_ROWS: usize = 256;
+
+/// With fewer channels in the product's other dimension, materialised columns would mostly be copied.
+const MIN_WIDTH: usize = 64;
 
 /// From this many pieces on, each piece is processed by one thread; fewer are processed one by one, each by all
 /// threads.
@@ -44,12 +47,18 @@ fn with_buffer<R>(len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     result
 }
 
+/// Whether a convolution reads overlapping rows of each item. Where items are short, each of their products would mostly move
+/// the weights, so the columns of several items are materialised for one product.
+fn overlaps(g: &Geometry, width: usize) -> bool {
+    g.one_dimensional() && (g.output[0] >= MIN_ROWS || width < MIN_WIDTH)
+}
+
 /// `out (+)= scale * conv(x)`: from the geometry's input to its output.
 pub(crate) fn down(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], add: bool, scale: f32) {
     if g.direct() {
         return from_columns(g, x, w, out, add, scale, Threads::All);
     }
-    if g.one_dimensional() {
+    if overlaps(g, g.filters) {
         return Line::of(g).apply(x, w, out, add, scale);
     }
     let pieces = g.output_pieces(PIECE, MIN_ROWS);
@@ -67,7 +76,7 @@ pub(crate) fn up(g: &Geometry, y: &[f32], w: &[f32], out: &mut [f32], add: bool,
     if g.direct() {
         return to_columns(g, y, w, out, add, scale, Threads::All);
     }
-    if g.one_dimensional() && g.stride[0] == 1 {
+    if overlaps(g, g.channels) && g.stride[0] == 1 {
         return Line::of(g).transposed().apply(y, &flipped(g, w), out, add, scale);
     }
     let read = g.output[1] * g.filters;
@@ -87,7 +96,7 @@ pub(crate) fn weights(g: &Geometry, y: &[f32], x: &[f32], out: &mut [f32], add: 
     if g.direct() {
         return weight_product(g, y, x, out, add, scale, Threads::All);
     }
-    if g.one_dimensional() {
+    if overlaps(g, g.filters) {
         let line = Line::of(g);
         return sum_over(line.pieces(), out, add, |piece, out, add, threads| {
             line.weights(piece, x, y, out, add, scale, threads);

@@ -11,9 +11,29 @@ fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Runs `f` compiled for AVX2 and FMA if the CPU has them. Loops inside `f` must be inlined into it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+fn with_avx512<R>(f: impl FnOnce() -> R) -> R {
+    f()
+}
+
+/// Runs `f` compiled for the widest registers of the CPU: AVX-512, or AVX2 and FMA. Loops inside `f` must be inlined into it.
 #[inline(always)]
 pub fn wide<R>(f: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: the features were just detected.
+        return unsafe { with_avx512(f) };
+    }
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         // SAFETY: the features were just detected.
@@ -391,6 +411,19 @@ mod tests {
                 assert!((found - slope(x)).abs() < 2e-4, "at {x}: {found} and {}", slope(x));
             }
         }
+    }
+
+    #[test]
+    fn wide_registers_do_not_change_the_bits() {
+        let x: Vec<f32> = (0..1000).map(|i| ((i * 7919) % 1009) as f32 / 101.0 - 5.0).collect();
+        #[inline(always)]
+        fn results(x: &[f32]) -> Vec<u32> {
+            let values = x.iter().map(|&x| tanh(x) + gelu_erf(x) * sigmoid(x));
+            let sums = [sum(x, exp), sum2(x, x, |a, b| a * b), sum_squares(x) as f32];
+            values.chain(sums).map(f32::to_bits).collect()
+        }
+        let narrow = std::hint::black_box(results as fn(&[f32]) -> Vec<u32>);
+        assert_eq!(wide(|| results(&x)), narrow(&x));
     }
 
     #[test]
