@@ -16,10 +16,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] || { sed -n '2,18s/^# \{0,1\}//p' bench/published/run.sh >&2; exit 2; }
-examples=(gpt_step hifigan_step decode opening speed)
+examples=(gpt_step hifigan_step decode opening speed random_model)
 build() {
     cargo build --quiet --profile dist -p myxtts
-    cargo build --quiet --profile dist -p myxtts-tensor -p myxtts-model -p myxtts-speak "${examples[@]/#/--example=}"
+    cargo build --quiet --profile dist -p myxtts-tensor -p myxtts-model -p myxtts-speak -p myxtts-web "${examples[@]/#/--example=}"
 }
 if [ "$1" = --build ]; then
     folder=${2:?usage: bench/published/run.sh --build FOLDER}

@@ -202,7 +202,8 @@ def main():
     target_mel, reference_mel = log_mel(a.device, 1_024, 1_024), log_mel(a.device, 2_048, 1_024)
     dvae, gpt = Codes().to(a.device), Gpt(a.layers, a.width, a.heads).to(a.device)
     optimizer = torch.optim.AdamW(gpt.parameters(), lr=5e-6, betas=(0.9, 0.96), weight_decay=0.01)
-    batches = iter(DataLoader(Clips(a.folder), a.batch, num_workers=a.workers, collate_fn=collate))
+    context = "fork" if a.workers else None  # a worker of another kind could not import what peer.py runs
+    batches = iter(DataLoader(Clips(a.folder), a.batch, num_workers=a.workers, collate_fn=collate, multiprocessing_context=context))
     timer, timed = DeviceTimer(a.device), []
     for step in range(a.steps):
         begin = time.perf_counter()

@@ -68,6 +68,14 @@ impl ReplicaSlice {
         self.tracker.as_ref().map(|tracker| tracker.announce("waiting for a batch", Some(STEP_TIMEOUT)))
     }
 
+    /// Announces, until the result is dropped, the first run of a program: on a GPU it chooses algorithms, which may take longer
+    /// than all steps before it.
+    pub(crate) fn first_run(&self) -> Option<Entered> {
+        self.tracker
+            .as_ref()
+            .map(|tracker| tracker.announce("the first step of a new shape", Some(STEP_TIMEOUT)))
+    }
+
     /// Sets whether gradients are rounded to bf16 before they are summed.
     pub fn rounded(self, rounded: bool) -> ReplicaSlice {
         ReplicaSlice { rounded, ..self }

@@ -53,6 +53,11 @@ impl Program {
         &self.plan
     }
 
+    /// Whether it has run since its memory was last moved. On a GPU, the first run chooses algorithms.
+    pub fn has_run(&self) -> bool {
+        self.runs > 0
+    }
+
     /// Number of kernels and copies in the captured graph; `None` before capture.
     pub fn captured_nodes(&self) -> Option<usize> {
         self.graph.as_ref().map(Graph::nodes)

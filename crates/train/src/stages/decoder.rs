@@ -340,6 +340,7 @@ impl Stage for DecoderStage {
         drop(waiting);
         let adversarial = self.is_adversarial(step);
         let ready = if adversarial { &mut self.adversarial } else { &mut self.plain };
+        let first = if ready.program.has_run() { None } else { self.slice.first_run() };
         self.engine.take(&ready.program, &mut fed.slot)?;
         let mut measured = Measured::default();
         if let Some(feed) = &mut self.feed {
@@ -347,6 +348,7 @@ impl Stage for DecoderStage {
             feed.give_back(fed.slot);
         }
         let ticket = self.engine.submit(&mut ready.program, control)?;
+        drop(first);
         // Not the number of records: those include reference clips.
         let rows = self.slice.rows(self.settings.rows as u32)?;
         let shape = [rows as usize, usize::from(adversarial), self.settings.window];

@@ -446,7 +446,10 @@ impl Stage for DvaeStage {
             return Ok(());
         }
         let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
-        if book.unused(MIN_USE).is_empty() {
+        // The first replica decides for all: those that disagree would wait for each other.
+        let mut any = [f32::from(u8::from(!book.unused(MIN_USE).is_empty()))];
+        self.slice.from_first(&mut any)?;
+        if any[0] == 0.0 {
             return Ok(());
         }
         if self.slice.rank() == 0 {

@@ -252,6 +252,7 @@ impl GptStage {
         let shape = fed.what.shape;
         self.ready(shape, phase)?;
         let (program, shares) = self.programs.get_mut(&(shape, phase)).expect("made above");
+        let first = if program.has_run() { None } else { self.slice.first_run() };
         self.engine.take(program, &mut fed.slot)?;
         if let Some(shares) = shares {
             let (counted, all) = (fed.what.targets, self.slice.totals(fed.what.targets)?);
@@ -260,6 +261,7 @@ impl GptStage {
             }
         }
         let ticket = self.engine.submit(program, control)?;
+        drop(first);
         let records = std::mem::take(&mut fed.what.records);
         let GptShape { batch, text, mel, .. } = shape;
         let (waited, measured) = (Duration::ZERO, Measured::default());

@@ -86,7 +86,9 @@ impl LatentFile {
 
     /// Bytes in memory, independent of the length of clips.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.spans[..])
+        // Every field is named, so that a new one cannot hold states unnoticed.
+        let LatentFile { file: _, folder: _, width: _, spans, end: _ } = self;
+        size_of_val(&spans[..])
     }
 
     /// Sends the states to other processes in pieces of bounded size: first the [header](Self::header), then the file.

@@ -67,7 +67,28 @@ struct Content {
     replaced: BTreeSet<Key>,
     /// Entries of the run, which override the others and are not written to the file.
     pinned: BTreeMap<Key, Entry>,
+    /// The file as it was last read or written.
+    file: Option<(Stamp, BTreeMap<Key, Entry>)>,
     changed: bool,
+}
+
+/// Recognises a file that was not replaced: every write makes a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    length: u64,
+    modified: std::time::SystemTime,
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Stamp> {
+        let found = std::fs::metadata(path).ok()?;
+        #[cfg(unix)]
+        let inode = std::os::unix::fs::MetadataExt::ino(&found);
+        #[cfg(not(unix))]
+        let inode = 0;
+        Some(Stamp { length: found.len(), modified: found.modified().ok()?, inode })
+    }
 }
 
 /// The table of one GPU model and library version.
@@ -171,8 +192,23 @@ impl GemmTable {
     /// Adds what other processes have written meanwhile.
     fn read_again(&self) {
         let Some(path) = &self.path else { return };
-        for (key, entry) in read(path, &self.gpu, self.cublaslt).unwrap_or_default() {
-            self.content().entries.entry(key).or_insert(entry);
+        let mut guard = self.content();
+        let content = &mut *guard;
+        self.refresh(content, path);
+        if let Some((_, kept)) = &content.file {
+            for (key, entry) in kept {
+                content.entries.entry(*key).or_insert(*entry);
+            }
+        }
+    }
+
+    /// Reads the file unless it is the one that was last read or written: every choice would parse it otherwise.
+    fn refresh(&self, content: &mut Content, path: &Path) {
+        // Taken first: a file that is replaced meanwhile is read again the next time.
+        let stamp = Stamp::of(path);
+        if stamp.is_none() || content.file.as_ref().map(|(known, _)| *known) != stamp {
+            let kept = read(path, &self.gpu, self.cublaslt).unwrap_or_default();
+            content.file = stamp.map(|stamp| (stamp, kept));
         }
     }
 
@@ -199,20 +235,25 @@ impl GemmTable {
     /// As [`save`](Self::save). If it is not `synced`, a crash of the machine may lose it.
     fn save_with(&self, synced: bool) -> Result<(), GemmError> {
         let Some(path) = &self.path else { return Ok(()) };
-        let mut content = self.content();
+        let mut guard = self.content();
+        let content = &mut *guard;
         if !content.changed {
             return Ok(());
         }
+        self.refresh(content, path);
         let mut entries = content.entries.clone();
-        for (key, entry) in read(path, &self.gpu, self.cublaslt).unwrap_or_default() {
-            if !content.replaced.contains(&key) {
-                entries.insert(key, entry);
+        if let Some((_, kept)) = &content.file {
+            for (key, entry) in kept {
+                if !content.replaced.contains(key) {
+                    entries.insert(*key, *entry);
+                }
             }
         }
         let failed = |source| GemmError::Table { path: path.clone(), source };
         let file = File::new(&self.gpu, self.cublaslt, &entries)
             .ok_or_else(|| failed(std::io::Error::other("cannot be written as JSON")))?;
-        write(path, &file, synced).map_err(failed)?;
+        let stamp = write(path, &file, synced).map_err(failed)?;
+        content.file = stamp.map(|stamp| (stamp, entries));
         content.changed &= !synced;
         Ok(())
     }
@@ -282,7 +323,8 @@ impl File {
     }
 }
 
-fn write(path: &Path, file: &File, synced: bool) -> std::io::Result<()> {
+/// Returns how to recognise the written file.
+fn write(path: &Path, file: &File, synced: bool) -> std::io::Result<Option<Stamp>> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     // Several tables of one process may write at the same time.
@@ -295,12 +337,14 @@ fn write(path: &Path, file: &File, synced: bool) -> std::io::Result<()> {
         if synced {
             out.sync_all()?;
         }
+        // Renaming changes none of it.
+        let stamp = Stamp::of(&temporary);
         std::fs::rename(&temporary, path)?;
         #[cfg(unix)]
         if synced {
             std::fs::File::open(folder)?.sync_all()?;
         }
-        Ok(())
+        Ok(stamp)
     })();
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);
