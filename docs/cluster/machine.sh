@@ -6,11 +6,7 @@
 set -eu
 corpus=$1 name=$2
 shift 2
-if [ -f "${RUNS:-runs}/$name/plan.json" ]; then
-    set -- train --resume "$name" "$@"
-else
-    set -- train "$corpus" --name "$name" "$@"
-fi
+set -- train "$corpus" --name "$name" --or-resume "$@"
 [ -z "${RUNS:-}" ] || set -- "$@" --runs-dir "$RUNS"
 exec "${MYXTTS:-myxtts}" launch --gpus "$GPUS" --machines "$MACHINES" --machine "$MACHINE" \
     --rendezvous "$MASTER_ADDR:${MASTER_PORT:-29500}" -- "$@"

@@ -57,16 +57,12 @@ fn a_machine_starts_or_resumes_a_run() {
     ];
     let output = run("machine.sh", &["my corpus", "mina", "--preset", "v2"], folder.path(), &variables);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(lines(&output), [launched(8, 1, "my corpus --name mina --preset v2")]);
-    fs::create_dir_all(folder.path().join("runs/mina")).unwrap();
-    fs::write(folder.path().join("runs/mina/plan.json"), "{}").unwrap();
+    assert_eq!(lines(&output), [launched(8, 1, "my corpus --name mina --or-resume --preset v2")]);
     fs::write(folder.path().join("code-1"), "75").unwrap();
-    let output = run("machine.sh", &["corpus", "mina"], folder.path(), &variables);
-    assert_eq!((output.status.code(), lines(&output)), (Some(75), vec![launched(8, 1, "--resume mina")]));
-    // RUNS names another folder, where the run does not exist yet.
     let elsewhere: Vec<(&str, &str)> = variables.into_iter().chain([("RUNS", "other runs")]).collect();
-    let output = run("machine.sh", &["corpus", "mina"], folder.path(), &elsewhere);
-    assert_eq!(lines(&output), [launched(8, 1, "corpus --name mina --runs-dir other runs")]);
+    let output = run("machine.sh", &["corpus", "mina", "--from", "xtts"], folder.path(), &elsewhere);
+    let started = "corpus --name mina --or-resume --from xtts --runs-dir other runs";
+    assert_eq!((output.status.code(), lines(&output)), (Some(75), vec![launched(8, 1, started)]));
 }
 
 #[test]
@@ -80,7 +76,7 @@ fn ssh_starts_every_machine_and_restarts_after_a_lost_rank() {
     let arguments = ["node1 node2", "1", "corpus", "mina", "--set", "a=b c"];
     let output = run("ssh.sh", &arguments, folder.path(), &[("PAUSE", "0")]);
     assert!(output.status.success(), "{output:?}");
-    let machine = |number: u32| launched(1, number, "corpus --name mina --set a=b c");
+    let machine = |number: u32| launched(1, number, "corpus --name mina --or-resume --set a=b c");
     assert_eq!(lines(&output), [machine(0), machine(0), machine(1), machine(1)], "both started twice");
     // Errors that a retry cannot fix are not retried.
     fs::write(folder.path().join("code-0"), "65").unwrap();
@@ -91,23 +87,28 @@ fn ssh_starts_every_machine_and_restarts_after_a_lost_rank() {
 #[test]
 fn a_slurm_job_is_requeued_at_its_time_limit_or_after_a_lost_rank() {
     // Sends the batch shell Slurm's warning signal, and exits as a run that has saved.
-    let srun = r#"shift; echo "$*"
+    let srun = r#"while [[ $1 == --* ]]; do options+=" $1"; shift; done
+echo "srun$options"; echo "$*"
 case "$(cat what 2>/dev/null)" in
 time) trap 'exit 143' USR1; kill -USR1 $PPID; while :; do sleep 0.05; done ;;
 *) exit "$(cat what)" ;;
 esac"#;
     let folder = programs(&[("srun", srun), ("scontrol", r#"echo "scontrol $*""#)]);
-    let job = [("SLURM_JOB_ID", "42"), ("SLURM_RESTART_COUNT", "0")];
+    let job = [("SLURM_JOB_ID", "42"), ("SLURM_CPUS_PER_TASK", "8")];
     let ended = |what: &str, restarts: &str| {
         fs::write(folder.path().join("what"), what).unwrap();
-        let job = [job[0], ("SLURM_RESTART_COUNT", restarts)];
-        let output = run("train.sbatch", &["corpus", "mina", "--preset", "v2"], folder.path(), &job);
+        let job = [job[0], job[1], ("SLURM_RESTART_COUNT", restarts)];
+        let output = run("train.sbatch", &["corpus", "mina", "--from", "xtts"], folder.path(), &job);
         let again = lines(&output).contains(&"scontrol requeue 42".to_owned());
         (output.status.code().unwrap(), again, lines(&output))
     };
     let (code, again, lines) = ended("0", "0");
     assert_eq!((code, again), (0, false));
-    assert!(lines.contains(&"myxtts train corpus --name mina --preset v2".to_owned()), "{lines:?}");
+    // The same command at every start: it resumes the run if there is one.
+    let command = "myxtts train corpus --name mina --or-resume --from xtts".to_owned();
+    assert!(lines.contains(&command), "{lines:?}");
+    // Ranks were bound to one core: since Slurm 22.05, srun does not take this from the job.
+    assert!(lines.contains(&"srun --kill-on-bad-exit=0 --cpus-per-task=8".to_owned()), "{lines:?}");
     for what in ["time", "75"] {
         let (code, again, lines) = ended(what, "0");
         assert_eq!((code, again), (0, true), "{what}: {lines:?}");
@@ -117,14 +118,13 @@ esac"#;
         let (code, again, _) = ended(what, restarts);
         assert_eq!((code, again), (wanted, false), "{what}");
     }
-    // Restarted: leftovers of the ended processes are removed, and the run resumes.
+    // Restarted: leftovers of the ended processes are removed.
     let run_folder = folder.path().join("runs/mina");
     fs::create_dir_all(run_folder.join("checkpoints")).unwrap();
-    for file in ["plan.json", "write.owner", "checkpoints/write.owner"] {
+    for file in ["write.owner", "checkpoints/write.owner"] {
         fs::write(run_folder.join(file), "{}").unwrap();
     }
-    let (_, _, lines) = ended("0", "0");
-    assert!(lines.contains(&"myxtts train --resume mina --preset v2".to_owned()), "{lines:?}");
+    ended("0", "0");
     assert!(run_folder.join("write.owner").exists(), "at the first start another process may hold it");
     ended("0", "1");
     assert!(!run_folder.join("write.owner").exists() && !run_folder.join("checkpoints/write.owner").exists());
@@ -159,7 +159,7 @@ fn options_in_the_cluster_files_exist() {
     for option in ["--gpus", "--machines", "--machine ", "--rendezvous"] {
         assert!(launch.contains(option), "launch has no {option}");
     }
-    for option in ["--resume", "--name", "--preset", "--runs-dir", "--set"] {
+    for option in ["--or-resume", "--name", "--from", "--runs-dir", "--set"] {
         assert!(train.contains(option), "train has no {option}");
     }
     for option in ["--shard", "--merge", "--set"] {
