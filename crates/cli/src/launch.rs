@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use myxtts_run::exit::Exit;
 use myxtts_train::ranks::Token;
-use myxtts_train::ranks::discovery::split_address;
+use myxtts_train::ranks::discovery::{Identity, split_address};
 use myxtts_train::ranks::health::GRACE;
 use myxtts_train::strategy::AvailableGpus;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -64,6 +64,21 @@ pub struct Args {
     /// `train` with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
+}
+
+impl Args {
+    /// One of several machines: a rank for each of its `local` GPUs, or as many on the CPU.
+    pub fn of_machine(identity: &Identity, local: u32, on_gpus: bool, command: Vec<OsString>) -> Args {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Args {
+            gpus: on_gpus.then_some(local),
+            ranks: (!on_gpus).then_some(local),
+            machines: count(identity.world),
+            machine: count(identity.rank),
+            rendezvous: Some(identity.address()),
+            command,
+        }
+    }
 }
 
 /// One process of the run.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use myxtts_run::exit::Exit;
 use myxtts_tensor::Device;
 use myxtts_train::briefing;
-use myxtts_train::ranks::discovery::{RankFlags, discover};
+use myxtts_train::ranks::discovery::{Identity, RankFlags, discover};
 use myxtts_train::ranks::health::{EXPLAIN_TIMEOUT, GRACE};
 use myxtts_train::ranks::{Options, RankError, Ranks, Token};
 use myxtts_train::{RunError, TrainError};
@@ -51,12 +51,19 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl RankArgs {
-    /// Connects to the other ranks of `run`, as the command line names it. Returns `None` if this process trains alone.
-    pub fn meet(&self, run: Option<&str>, stop: &Arc<AtomicBool>) -> Result<Option<Arc<Ranks>>, TrainError> {
+    /// Names of the options that say which rank this is.
+    pub const PLACE: [&str; 3] = ["--rank", "--world-size", "--rendezvous"];
+
+    /// The rank of this process; `None` if it trains alone.
+    pub fn identity(&self) -> Result<Option<Identity>, TrainError> {
         let flags =
             RankFlags { rank: self.rank, world_size: self.world_size, rendezvous: self.rendezvous.clone() };
-        let found = discover(&flags, &|name| std::env::var(name).ok()).map_err(RankError::from)?;
-        let Some(identity) = found else { return Ok(None) };
+        Ok(discover(&flags, &|name| std::env::var(name).ok()).map_err(RankError::from)?)
+    }
+
+    /// Connects to the other ranks of `run`, as the command line names it. Returns `None` if this process trains alone.
+    pub fn meet(&self, run: Option<&str>, stop: &Arc<AtomicBool>) -> Result<Option<Arc<Ranks>>, TrainError> {
+        let Some(identity) = self.identity()? else { return Ok(None) };
         errln!("{identity}");
         let options = Options {
             token: self.rendezvous_token.as_deref().filter(|token| !token.is_empty()).map(Token::of),

@@ -105,7 +105,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut parts = Resynthesizer::open(&target.model, machine, cleaner)?;
     let spoken = match parts.synthesizer() {
         Some(synthesizer) => language(synthesizer, settings.data.language.as_deref()),
-        None => settings.data.language.clone().unwrap_or_default(),
+        // As for a model of several languages.
+        None => settings.data.language.clone().unwrap_or_else(|| "en".to_owned()),
     };
     given.iter_mut().filter(|one| one.language.is_empty()).for_each(|one| one.language.clone_from(&spoken));
     let voice = match (&args.voice[..], parts.synthesizer()) {

@@ -1,5 +1,6 @@
 //! `myxtts train`: from recordings to a voice, stage by stage.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,18 +9,22 @@ use myxtts_model::weights::folder::MANIFEST;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
-use myxtts_run::plan::StageKind;
+use myxtts_run::plan::{Plan, StageKind};
 use myxtts_train::base_model::BaseText;
 use myxtts_train::corpus::CorpusSet;
 use myxtts_train::corpus::set::IfLocked;
 use myxtts_train::devices::DeviceRequest;
+use myxtts_train::model::GPT;
 use myxtts_train::pipeline::MODEL_FOLDER;
 use myxtts_train::ranks::Ranks;
 use myxtts_train::run_request::RunRequest;
+use myxtts_train::stages;
+use myxtts_train::strategy::AvailableGpus;
 use myxtts_train::{ComputeDevice, RunError, TrainingRun};
 
 use crate::arguments::{self, device};
 use crate::failure::{NotedError, UsageError, exit_of};
+use crate::launch;
 use crate::models_folder;
 use crate::output::{errln, print};
 use crate::progress::Terminal;
@@ -40,6 +45,9 @@ pub struct Args {
     /// Name of the run [default: run- and the next free number, such as run-001]
     #[arg(long)]
     name: Option<String>,
+    /// Continue the run --name if it exists, else begin it: for schedulers that start the same command again
+    #[arg(long, requires = "name")]
+    or_resume: bool,
     /// Resume a run that was stopped; on the same device, the result is bit-identical to a run that was not interrupted
     #[arg(long, value_name = "NAME", conflicts_with_all = ["corpus", "stage", "from", "name"])]
     resume: Option<String>,
@@ -88,6 +96,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     if args.stage == Some(StageName::Tokenizer) {
         return train_tokenizer(args);
     }
+    if let Some(machine) = args.as_machine()? {
+        return launch::run(machine);
+    }
     // Before the run exists, so that a stop can be requested at any time.
     let stop = stop_requested()?;
     let run_name = args.name.as_deref().or(args.resume.as_deref());
@@ -106,9 +117,9 @@ fn train(args: &Args, ranks: Option<&Arc<Ranks>>, stop: Arc<AtomicBool>) -> anyh
     match run.train(ranks, stop, &progress) {
         Ok(model) => {
             let next = match ModelFolder::read_manifest(&model) {
-                // Without a decoder, the DVAE speaks.
+                // Without a decoder, the DVAE speaks. The file of the GPT also holds the statistics of a model without one.
                 Ok(manifest)
-                    if manifest.part(Part::Gpt).is_some()
+                    if manifest.parts.contains_key(GPT)
                         && [Part::Decoder, Part::Dvae].iter().any(|&part| manifest.part(part).is_some()) =>
                 {
                     format!("next         myxtts speak \"Hello there.\" --model {}\n", speakable(&run))
@@ -130,6 +141,28 @@ fn train(args: &Args, ranks: Option<&Arc<Ranks>>, stop: Arc<AtomicBool>) -> anyh
     }
 }
 
+/// The arguments of `train` for the processes of a machine, which take their ranks from variables.
+fn without_place(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut kept: Vec<OsString> = Vec::new();
+    let mut is_value = false;
+    for word in words {
+        let text = word.to_string_lossy().into_owned();
+        let (name, value) =
+            text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value)));
+        if std::mem::take(&mut is_value) || name == "--multi-gpu" {
+            continue;
+        }
+        if RankArgs::PLACE.contains(&name) || name == "--simulate-gpus" {
+            is_value = value.is_none();
+            continue;
+        }
+        kept.push(word);
+    }
+    // The last one counts, also over a file and the environment.
+    kept.extend(["--set", "training.multi_gpu=false"].map(OsString::from));
+    kept
+}
+
 /// The value of `speak --model` for a run: its name if it is in the default folder, else its path.
 fn speakable(run: &TrainingRun) -> String {
     match run.path().parent() == Some(Path::new("runs")) {
@@ -139,6 +172,32 @@ fn speakable(run: &TrainingRun) -> String {
 }
 
 impl Args {
+    /// Several ranks with `--multi-gpu`: each is a machine, and starts a rank for each of its GPUs. `None` if this process trains
+    /// itself.
+    fn as_machine(&self) -> anyhow::Result<Option<launch::Args>> {
+        let Some(identity) = self.ranks.identity()? else { return Ok(None) };
+        let training = self.settings.plan()?.training;
+        // Where a machine has several ranks already, `training.multi_gpu` is refused.
+        if !training.multi_gpu || identity.local_world > 1 {
+            return Ok(None);
+        }
+        let local = match (self.simulate_gpus, &training.visible_gpus) {
+            (Some(count), _) => count as usize,
+            (None, Some(visible)) => visible.len(),
+            (None, None) => AvailableGpus::of(&myxtts_tensor::device::devices()).gpus.len(),
+        };
+        if local == 0 {
+            let what = "training.multi_gpu (--multi-gpu) starts a process for each GPU of this machine, and none can be used: \
+                        `myxtts devices` says why";
+            return Err(UsageError(what.to_owned()).into());
+        }
+        errln!(
+            "{identity}; as training.multi_gpu is on, this is a machine, with a process for each of its {local} GPUs"
+        );
+        let command = without_place(std::env::args_os().skip_while(|word| word != "train"));
+        Ok(Some(launch::Args::of_machine(&identity, local as u32, self.simulate_gpus.is_none(), command)))
+    }
+
     /// Begins the run that the arguments describe, or opens the one that is resumed.
     fn open_run(
         &self,
@@ -155,19 +214,38 @@ impl Args {
         let mut settings = self.settings.clone();
         settings.set_paths("CORPUS", "data.train_data", &self.corpus)?;
         self.apply_switches(&mut settings);
-        if let Some(name) = &self.resume {
-            return Ok(TrainingRun::resume(name, &settings.resolve()?, &devices, stop, progress)?);
+        if let Some(name) = self.resumed(&settings)? {
+            let settings = settings.resolve()?;
+            let run = TrainingRun::resume(name, &settings, &devices, stop, progress)?;
+            if self.or_resume {
+                check_same_request(&run, &self.request(&settings))?;
+            }
+            return Ok(run);
         }
         let devices = devices.choose(&settings.plan()?)?;
         settings.prefer_for_training(devices.first())?;
+        let plan = settings.resolve()?;
+        let request = self.request(&plan);
+        Ok(TrainingRun::begin(self.name.as_deref(), plan, request, devices, progress)?)
+    }
+
+    /// Name of the run to resume; `None` if a new one begins.
+    fn resumed(&self, settings: &Settings) -> anyhow::Result<Option<&str>> {
+        let Some(name) = self.name.as_deref().filter(|_| self.or_resume) else {
+            return Ok(self.resume.as_deref());
+        };
+        let exists = RunFolder::is_run(&settings.plan()?.training.runs_dir.join(name));
+        Ok(exists.then_some(name))
+    }
+
+    /// What a new run trains, apart from its settings.
+    fn request(&self, plan: &Plan) -> RunRequest {
         let stage = match self.stage {
             Some(StageName::Network(stage)) => Some(stage),
             Some(StageName::Tokenizer) | None => None,
         };
-        let plan = settings.resolve()?;
         let from = self.from.as_deref().map(|from| base_folder(from, &plan.training.runs_dir));
-        let request = RunRequest { stage, from };
-        Ok(TrainingRun::begin(self.name.as_deref(), plan, request, devices, progress)?)
+        RunRequest { stage, from }
     }
 
     /// Applies the switches that turn a setting off.
@@ -180,6 +258,27 @@ impl Args {
             settings.set_if(given, argument, setting, "false");
         }
     }
+}
+
+/// With `--or-resume`: the stage and the base model must be those that the run began with.
+fn check_same_request(run: &TrainingRun, now: &RunRequest) -> Result<(), UsageError> {
+    let began = run.request();
+    if began == now {
+        return Ok(());
+    }
+    let words = |request: &RunRequest| {
+        let stage =
+            request.stage.map_or("all stages".to_owned(), |stage| format!("--stage {}", stages::name(stage)));
+        let from =
+            request.from.as_ref().map_or("no --from".to_owned(), |from| format!("--from {}", from.display()));
+        format!("{stage} and {from}")
+    };
+    Err(UsageError(format!(
+        "the run {} began with {}, and this command has {}: give the same, or another --name",
+        run.name(),
+        words(began),
+        words(now)
+    )))
 }
 
 /// The folder of `--from`: a path, else the model of the run of that name, else a model that came with the program.
@@ -247,4 +346,23 @@ fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
     let setup = corpora.lock_vocabulary(&plan.data, base.as_ref(), IfLocked::Wait, &stop, &progress)?;
     print(&format!("{}\n", setup.description()))?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_a_machine_get_the_arguments_without_its_place() {
+        let kept = |words: &str| {
+            let kept = without_place(words.split(' ').map(OsString::from));
+            kept.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let machine = "train c --rank 1 --world-size=2 --rendezvous a:1 --multi-gpu --rank-timeout 3 --simulate-gpus 2 --name x";
+        assert_eq!(kept(machine), "train c --rank-timeout 3 --name x --set training.multi_gpu=false");
+        assert_eq!(
+            kept("train --multi-gpu=true --rendezvous-token t c"),
+            "train --rendezvous-token t c --set training.multi_gpu=false"
+        );
+    }
 }

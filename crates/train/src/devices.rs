@@ -188,8 +188,8 @@ impl RunDevices {
 fn check_rank_settings(plan: &Plan, simulate_gpus: Option<u32>) -> Result<(), RunError> {
     let refused = if plan.training.multi_gpu {
         Some(
-            "training.multi_gpu (--multi-gpu) cannot be combined with several ranks: give every GPU a rank of its own, as \
-             `myxtts launch --gpus` does",
+            "training.multi_gpu (--multi-gpu) cannot be combined with several ranks on a machine, which have one GPU each: add \
+             --multi-gpu=false",
         )
     } else if plan.data.data_gpu.is_some() || plan.data.model_gpu.is_some() {
         Some(

@@ -35,7 +35,7 @@ pub enum RankError {
     #[error(
         "rank 0 waited {seconds} s at {address} for {}, which did not connect: were all {world} processes started (srun, not \
          the batch script itself, starts them under Slurm), can they reach that address, and do they have the same \
-         token? --rendezvous-timeout waits longer",
+         token? --rendezvous-timeout waits longer, and --world-size 1 trains in this process alone",
         list_ranks(.missing, .world)
     )]
     Absent {

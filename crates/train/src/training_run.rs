@@ -109,6 +109,11 @@ impl TrainingRun {
         self.folder.name()
     }
 
+    /// What it trains apart from its settings.
+    pub fn request(&self) -> &RunRequest {
+        &self.request
+    }
+
     /// The run folder.
     pub fn path(&self) -> &Path {
         self.folder.path()

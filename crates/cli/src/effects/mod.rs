@@ -10,6 +10,8 @@ mod observations;
 use std::collections::{BTreeMap, BTreeSet};
 
 use myxtts_run::config::{GPU_ONLY, KEYS, Key};
+use myxtts_run::plan::StageKind;
+use myxtts_train::stage_context::ORDER;
 
 use fixtures::TestFolder;
 use observations::Observation;
@@ -246,7 +248,25 @@ fn settings_for_gpus_change_what_a_run_would_do_on_one() {
 #[test]
 fn notes_name_the_settings_without_effect_on_a_cpu_and_those_of_one_stage() {
     let folder = TestFolder::new();
-    let gpt_only = ["training.dropout=0.5", "training.lora_rank=2", "training.freeze_layers=1"];
+    // Named here too: the list itself would not miss one.
+    for path in [
+        "data.keep_on_device",
+        "data.prefetch_to_gpu",
+        "data.enhanced_gpu_prefetch",
+        "data.optimize_cpu_gpu_overlap",
+        "training.enable_graph_mode",
+    ] {
+        assert!(GPU_ONLY.contains(&path), "{path}");
+    }
+    let gpt_only = [
+        "training.dropout=0.5",
+        "training.lora_rank=2",
+        "training.freeze_layers=1",
+        "training.label_smoothing=0.1",
+        "training.gradient_accumulation_steps=2",
+        "data.buckets=3",
+        "data.worst_batch_first=true",
+    ];
     for set in GPU_ONLY.iter().map(|path| format!("{path}=false")).chain(gpt_only.map(str::to_owned)) {
         let (path, _) = set.split_once('=').unwrap();
         let notes = |set: &[&str]| observations::notes(&folder.plan(set).unwrap());
@@ -257,6 +277,65 @@ fn notes_name_the_settings_without_effect_on_a_cpu_and_those_of_one_stage() {
 #[test]
 fn settings_of_the_recipe_change_the_weights_of_a_gpt() {
     assert_effects(|case| case.observed.0 == GPT.0);
+}
+
+/// The cases above pass if one of the stages uses the setting.
+#[test]
+fn settings_of_all_stages_act_in_each_of_them() {
+    let folder = TestFolder::new();
+    let short = [
+        "training.dvae_steps=2",
+        "training.gpt_steps=2",
+        "training.decoder_steps=2",
+        "data.decoder_batch_size=2",
+    ];
+    for kind in ORDER {
+        for (key, from, to) in [
+            ("training.seed", "1", "5"),
+            ("training.learning_rate", "0.001", "0.01"),
+            ("training.warmup_steps", "0", "9"),
+            ("training.schedule", "constant", "cosine"),
+            ("training.learning_rate_floor", "0.1", "0.9"),
+            ("training.weight_decay", "0", "0.5"),
+            ("training.gradient_clip", "0", "0.0001"),
+            ("training.ema_decay", "0", "0.9"),
+        ] {
+            let of = |value: &str| {
+                let own = format!("{key}={value}");
+                let mut set = short.to_vec();
+                // Otherwise the second step still has the highest rate.
+                if key.contains("schedule") || key.contains("floor") {
+                    set.push("training.warmup_steps=0");
+                }
+                set.push(&own);
+                observations::weights_of(&folder, &folder.plan(&set).unwrap(), kind).unwrap()
+            };
+            assert_ne!(of(from), of(to), "{key} does nothing in {kind:?}");
+        }
+    }
+    for kind in [StageKind::Dvae, StageKind::Gpt] {
+        let of = |set: &str| observations::batches_of(&folder.plan(&[set]).unwrap(), kind).unwrap();
+        assert_ne!(
+            of("data.shuffle=true"),
+            of("data.shuffle=false"),
+            "data.shuffle does nothing in {kind:?}"
+        );
+    }
+}
+
+#[test]
+fn modes_reach_the_engine_of_every_stage() {
+    let folder = TestFolder::new();
+    for (set, mode) in [
+        ("training.enable_eager_debug=true", "Checked"),
+        ("training.enable_graph_mode=false", "Eager"),
+        ("training.enable_graph_mode=true", "Captured"),
+    ] {
+        let plan = folder.plan(&[set, "training.gpt_steps=1", "data.decoder_batch_size=2"]).unwrap();
+        for kind in ORDER {
+            assert_eq!(observations::engine_mode(&folder, &plan, kind).unwrap(), mode, "{set} {kind:?}");
+        }
+    }
 }
 
 #[test]

@@ -98,19 +98,7 @@ pub fn files(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
 
 /// Records and companions of the first batches of the GPT and the DVAE, and the shapes they have.
 pub fn batches(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let corpus = generated_corpus(Mels::Normal);
-    let mut text = String::new();
-    for kind in [StageKind::Dvae, StageKind::Gpt] {
-        let replicas = Replicas { machine: ComputeDevice::CPU, count: 1 };
-        let preview = Preview::new(kind, plan, replicas, corpus.source.clone(), corpus.split())?;
-        text += &format!("\n{kind:?}, {} batches per step\n", preview.of_step);
-        for number in 0..8 {
-            let step = preview.train.step(number);
-            let rung = preview.train.buckets()[step.bucket].rung;
-            text += &format!("{rung:?} {:?}\n", step.records().collect::<Vec<_>>());
-        }
-    }
-    Ok(text)
+    Ok(batches_of(plan, StageKind::Dvae)? + &batches_of(plan, StageKind::Gpt)?)
 }
 
 /// The clips that the first batches of the decoder are sampled from.
@@ -258,17 +246,46 @@ fn stage_on(
 
 /// The weights of a GPT and their average after two steps.
 pub fn gpt(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    weights(&[], folder, plan)
+    weights(&[], folder, plan, StageKind::Gpt)
+}
+
+/// The weights of a stage and their average after two steps.
+pub fn weights_of(folder: &TestFolder, plan: &Plan, kind: StageKind) -> anyhow::Result<String> {
+    weights(&[], folder, plan, kind)
+}
+
+/// How the engine of a stage runs its steps.
+pub fn engine_mode(folder: &TestFolder, plan: &Plan, kind: StageKind) -> anyhow::Result<String> {
+    stage(folder, plan, kind, |stage| Ok(format!("{:?}", stage.engine().mode())))
+}
+
+/// The records of the first batches of one stage.
+pub fn batches_of(plan: &Plan, kind: StageKind) -> anyhow::Result<String> {
+    let corpus = generated_corpus(Mels::Normal);
+    let replicas = Replicas { machine: ComputeDevice::CPU, count: 1 };
+    let preview = Preview::new(kind, plan, replicas, corpus.source.clone(), corpus.split())?;
+    let mut text = format!("{kind:?}, {} batches per step\n", preview.of_step);
+    for number in 0..8 {
+        let step = preview.train.step(number);
+        let rung = preview.train.buckets()[step.bucket].rung;
+        text += &format!("{rung:?} {:?}\n", step.records().collect::<Vec<_>>());
+    }
+    Ok(text)
 }
 
 /// The same with two replicas.
 pub fn replicas(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    weights(&[ComputeDevice::CPU; 2], folder, plan)
+    weights(&[ComputeDevice::CPU; 2], folder, plan, StageKind::Gpt)
 }
 
-fn weights(machines: &[ComputeDevice], folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let recipe = plan.recipe(StageKind::Gpt, false);
-    stage_on(machines, folder, plan, StageKind::Gpt, |stage| {
+fn weights(
+    machines: &[ComputeDevice],
+    folder: &TestFolder,
+    plan: &Plan,
+    kind: StageKind,
+) -> anyhow::Result<String> {
+    let recipe = plan.recipe(kind, false);
+    stage_on(machines, folder, plan, kind, |stage| {
         for step in 0..2 {
             let control = Control {
                 rate: recipe.schedule.at(step) as f32,

@@ -312,6 +312,26 @@ fn ranks_end_with_launch_even_if_it_is_killed() {
 }
 
 #[test]
+fn one_process_for_each_machine_trains_on_all_its_gpus() {
+    let folder = corpus();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let machine = |number: &str| {
+        let place = ["--rank", number, "--world-size", "2", "--rendezvous", &address];
+        let more =
+            ["--stage", "dvae", "--multi-gpu", "--simulate-gpus", "2", "--set", "data.dvae_batch_size=8"];
+        let mut command = train(folder.path(), &[], "machines", [2, 0, 0], &[&more[..], &place[..]].concat());
+        command.env("MYXTTS_RENDEZVOUS_TOKEN", "one word for both").spawn().unwrap()
+    };
+    let (first, second) = (machine("0"), machine("1"));
+    let (first, second) = (first.wait_with_output().unwrap(), second.wait_with_output().unwrap());
+    let (printed, other) = (words(&first), words(&second));
+    assert!(first.status.success() && second.status.success(), "{printed}\n{other}");
+    assert!(printed.contains("the weights of all 4 ranks are the same bits"), "{printed}");
+    assert!(other.contains("[rank 3] rank 3 of 4: `dvae` on cpu"), "{other}");
+}
+
+#[test]
 fn a_failed_rendezvous_names_the_missing_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();

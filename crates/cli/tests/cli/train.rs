@@ -255,6 +255,38 @@ fn a_data_gpu_prepares_batches_if_both_gpus_are_named() {
 }
 
 #[test]
+fn a_model_without_a_gpt_was_said_to_speak() {
+    let folder = corpus();
+    let output = train_dvae(folder.path(), "codes", &["training.dvae_steps=1"]).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("runs/codes/model"), "{output:?}");
+    assert!(!printed.contains("myxtts speak"), "{printed}");
+}
+
+/// Schedulers start the same command again, also one with `--stage` and `--from`, which `--resume` refuses.
+#[test]
+fn the_same_command_resumes_its_run() {
+    let folder = corpus();
+    let folder = folder.path();
+    let start = |more: &[&str]| {
+        let mut command = train_dvae(folder, "again", &["training.dvae_steps=2"]);
+        let output = command.args(more).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, words) = start(&["--or-resume"]);
+    assert_eq!(code, Some(0), "{words}");
+    let (code, words) = start(&["--or-resume"]);
+    assert!(code == Some(0) && words.contains("again is finished"), "{code:?}: {words}");
+    let (code, words) = start(&[]);
+    assert!(code == Some(2) && words.contains("already exists"), "{code:?}: {words}");
+    // What the run began with cannot change, and a run without a name cannot be found again.
+    let (code, words) = start(&["--or-resume", "--from", "elsewhere"]);
+    assert!(code == Some(2) && words.contains("began with --stage dvae and no --from"), "{code:?}: {words}");
+    let unnamed = myxtts(folder, &["train", "corpus", "--or-resume"]).output().unwrap();
+    assert_eq!(unnamed.status.code(), Some(2));
+}
+
+#[test]
 fn mistakes_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = |arguments: &[&str]| {

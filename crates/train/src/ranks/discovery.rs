@@ -140,8 +140,8 @@ fn of_flags(flags: &RankFlags, set: &Lookup<'_>) -> Result<Option<Identity>, Dis
         ));
     };
     let (host, port) = split_address(address)?;
-    let local_rank = set("LOCAL_RANK").or_else(|| set("SLURM_LOCALID"));
-    let local_rank = local_rank.map(|local| number("LOCAL_RANK", &local)).transpose()?;
+    let variable = ["LOCAL_RANK", "SLURM_LOCALID"].into_iter().find_map(|name| Some((name, set(name)?)));
+    let local_rank = variable.map(|(name, local)| number(name, &local)).transpose()?;
     checked(Identity { rank, world, local_rank, local_world: 1, host, port, origin: Origin::Flags })
 }
 
