@@ -112,6 +112,20 @@ fn a_model_with_only_a_dvae_resynthesizes_recordings() {
     let found = report(at.path(), "out");
     assert!(found["fit"].is_null() && found["failed"] == 0, "{found}");
     assert_eq!(found["ways"]["dvae"]["seconds"]["count"], 2);
+    // A model without a GPT names no language, and recognisers were given none.
+    let pass = [
+        "resynthesize",
+        &model,
+        "data/list.csv",
+        "-o",
+        "unnamed",
+        "--recognizer-command",
+        "echo {language} {wav}",
+    ];
+    myxtts(at.path(), &pass).assert().success();
+    let found = report(at.path(), "unnamed");
+    let heard = found["items"][0]["ways"]["original"]["transcript"].as_str().unwrap();
+    assert!(heard.starts_with("en "), "{heard}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Transcribes one file after another until the recogniser fails once. The failure is reported, and the work continues
-//! without the recogniser.
+//! Transcribes one file after another until the recogniser fails twice for one of them. The failure is reported, and the work
+//! continues without the recogniser.
 
 use super::measures::Recognition;
 use super::recognizer::{Recognizer, RecognizerError};
@@ -7,9 +7,16 @@ use super::words;
 use myxtts_run::plan::TrainingPlan;
 use myxtts_text::compare::NumeralReading;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A recogniser that is used until its first failure.
+/// The environment variable with the key of a transcription server. Not a setting, since those are saved with the run.
+const KEY: &str = "MYXTTS_RECOGNIZER_KEY";
+/// A failure that comes sooner than this is not final: the request is repeated once, after a pause. A server that is busy or
+/// restarts then answers.
+const QUICK_FAILURE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A recogniser that is used until it fails twice in a row.
 #[derive(Debug)]
 pub struct Listener {
     recognizer: Recognizer,
@@ -28,7 +35,9 @@ impl Listener {
         let numerals = if plan.recognizer_digits { NumeralReading::Digits } else { NumeralReading::Numbers };
         let recognizer = match (&plan.recognizer_command, &plan.recognizer_url) {
             (Some(command), _) => Recognizer::command(command)?,
-            (None, Some(url)) => Recognizer::url(url, &plan.recognizer_model)?,
+            (None, Some(url)) => {
+                Recognizer::url(url, &plan.recognizer_model)?.with_key(std::env::var(KEY).ok())
+            }
             (None, None) => return Ok(None),
         };
         Ok(Some(Listener::new(recognizer, numerals)))
@@ -44,7 +53,16 @@ impl Listener {
         if self.failed.is_some() {
             return None;
         }
-        match self.recognizer.recognize(wav, language) {
+        let began = Instant::now();
+        let first = self.recognizer.recognize(wav, language);
+        let heard = match first {
+            Err(_) if began.elapsed() < QUICK_FAILURE => {
+                std::thread::sleep(PAUSE);
+                self.recognizer.recognize(wav, language)
+            }
+            first => first,
+        };
+        match heard {
             Ok(transcript) => Some(self.recognition(transcript, text, language)),
             Err(error) => {
                 self.failed = Some(error);

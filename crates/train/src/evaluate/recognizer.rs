@@ -59,6 +59,17 @@ impl RecognizerError {
 pub struct Recognizer {
     backend: Backend,
     timeout: Duration,
+    key: Option<Key>,
+}
+
+/// The key of a server, which is never printed.
+#[derive(Clone)]
+struct Key(String);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -95,7 +106,7 @@ impl Recognizer {
         if !words.iter().any(|word| word.contains(WAV)) {
             return Err(wrong("does not contain {wav}: write {wav} in place of the audio file"));
         }
-        Ok(Recognizer { backend: Backend::Command(words), timeout: DEFAULT_TIMEOUT })
+        Ok(Recognizer { backend: Backend::Command(words), timeout: DEFAULT_TIMEOUT, key: None })
     }
 
     /// A server below `base` (`http://127.0.0.1:8000/v1`): audio is posted to `base/audio/transcriptions`.
@@ -117,7 +128,13 @@ impl Recognizer {
         Ok(Recognizer {
             backend: Backend::Url { address, model: model.to_owned() },
             timeout: DEFAULT_TIMEOUT,
+            key: None,
         })
+    }
+
+    /// Sets the key that a server is sent; a command gets none.
+    pub fn with_key(self, key: Option<String>) -> Recognizer {
+        Recognizer { key: key.filter(|key| !key.is_empty()).map(Key), ..self }
     }
 
     /// Sets the time limit; the default is ten minutes.
@@ -127,6 +144,8 @@ impl Recognizer {
 
     /// Transcribes a WAV file.
     pub fn recognize(&self, wav: &Path, language: &str) -> Result<String, RecognizerError> {
+        // Recognisers know languages without their region: `zh`, where XTTS has `zh-cn`.
+        let language = language.split(['-', '_']).next().unwrap_or_default();
         let text = match &self.backend {
             Backend::Command(words) => self.run(words, wav, language),
             Backend::Url { address, model } => self.post(address, model, wav, language),
@@ -188,7 +207,9 @@ impl Recognizer {
         let sound = std::fs::read(wav).map_err(|error| format!("{}: {error}", wav.display()))?;
         let boundary = format!("myxtts-{}", blake3::hash(&sound).to_hex());
         let mut body = Vec::with_capacity(sound.len() + 1024);
-        for (name, value) in [("model", model), ("language", language), ("response_format", "json")] {
+        let fields = [("model", model), ("language", language), ("response_format", "json")];
+        // Servers refuse an empty language; without one they detect it.
+        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
             let part =
                 format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
             body.extend_from_slice(part.as_bytes());
@@ -208,11 +229,12 @@ impl Recognizer {
             .proxy(None)
             .build()
             .into();
-        let mut answer = agent
-            .post(address)
-            .content_type(format!("multipart/form-data; boundary={boundary}"))
-            .send(&body[..])
-            .map_err(|error| error.to_string())?;
+        let mut request =
+            agent.post(address).content_type(format!("multipart/form-data; boundary={boundary}"));
+        if let Some(Key(key)) = &self.key {
+            request = request.header("Authorization", format!("Bearer {key}"));
+        }
+        let mut answer = request.send(&body[..]).map_err(|error| error.to_string())?;
         let status = answer.status();
         let text = answer
             .body_mut()

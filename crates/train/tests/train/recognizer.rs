@@ -67,23 +67,32 @@ fn an_invalid_recogniser_is_refused_before_it_is_started() {
 
 /// A server that answers one request with `answer`, and returns the request.
 fn server(answer: &str) -> (String, JoinHandle<(String, Vec<u8>)>) {
+    server_of(&[answer])
+}
+
+/// A server that answers one request after another, and returns the last.
+fn server_of(answers: &[&str]) -> (String, JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1/", listener.local_addr().unwrap());
-    let answer = answer.to_owned();
+    let answers: Vec<String> = answers.iter().map(|answer| (*answer).to_owned()).collect();
     let thread = std::thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        let mut reader = BufReader::new(stream);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert!(reader.read_line(&mut head).unwrap() > 0, "the request ended: {head}");
+        let mut last = (String::new(), Vec::new());
+        for answer in answers {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert!(reader.read_line(&mut head).unwrap() > 0, "the request ended: {head}");
+            }
+            let length = head
+                .lines()
+                .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.expect("the body has a length")];
+            reader.read_exact(&mut body).unwrap();
+            reader.into_inner().write_all(answer.as_bytes()).unwrap();
+            last = (head, body);
         }
-        let length = head
-            .lines()
-            .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-        let mut body = vec![0; length.expect("the body has a length")];
-        reader.read_exact(&mut body).unwrap();
-        reader.into_inner().write_all(answer.as_bytes()).unwrap();
-        (head, body)
+        last
     });
     (base, thread)
 }
@@ -122,6 +131,46 @@ fn a_server_gets_requests_of_the_openai_api() {
 }
 
 #[test]
+fn chinese_and_unknown_languages_were_refused_by_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let wav = sound(folder.path());
+    for (language, sent) in [("zh-cn", Some("zh")), ("fa", Some("fa")), ("", None)] {
+        let (base, thread) = server(&answer("200 OK", "{\"text\": \"x\"}"));
+        Recognizer::url(&base, "m").unwrap().recognize(&wav, language).unwrap();
+        let (head, body) = thread.join().unwrap();
+        let body = String::from_utf8(body).unwrap();
+        let part = body.split("name=\"language\"\r\n\r\n").nth(1);
+        assert_eq!(part.and_then(|part| part.lines().next()), sent, "{body}");
+        assert!(!head.to_ascii_lowercase().contains("authorization"), "{head}");
+    }
+}
+
+#[test]
+fn a_server_with_a_key_gets_it_and_nothing_prints_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let wav = sound(folder.path());
+    let (base, thread) = server(&answer("200 OK", "{\"text\": \"x\"}"));
+    let recognizer = Recognizer::url(&base, "m").unwrap().with_key(Some("secret".to_owned()));
+    recognizer.recognize(&wav, "en").unwrap();
+    let (head, _) = thread.join().unwrap();
+    assert!(head.to_ascii_lowercase().contains("\r\nauthorization: bearer secret\r\n"), "{head}");
+    assert!(!format!("{recognizer} {recognizer:?}").contains("secret"));
+}
+
+#[test]
+fn one_busy_answer_ended_the_error_rates_of_a_whole_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let wav = sound(folder.path());
+    let busy = answer("503 Service Unavailable", "busy");
+    let (base, thread) = server_of(&[&busy, &answer("200 OK", "{\"text\": \"hello\"}")]);
+    let mut listener = Listener::new(Recognizer::url(&base, "m").unwrap(), NumeralReading::Numbers);
+    let heard = listener.transcribe(&wav, "Hello.", "en");
+    thread.join().unwrap();
+    assert_eq!(heard.unwrap().score.words.errors, 0);
+    assert!(listener.failed().is_none());
+}
+
+#[test]
 fn a_failing_server_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let wav = sound(folder.path());
@@ -153,7 +202,7 @@ fn a_failing_server_is_an_error() {
 }
 
 #[test]
-fn a_listener_that_failed_once_is_not_used_again() {
+fn a_listener_that_failed_twice_is_not_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let wav = sound(folder.path());
     let (base, thread) = server(&answer("200 OK", "{\"text\": \"hello 12 words\"}"));
