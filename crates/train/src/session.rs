@@ -247,7 +247,7 @@ impl<'a> Session<'a> {
         let chosen = guards.held_out.choose(stage)?;
         if let Some(BestValidation { step, score, .. }) = chosen {
             self.progress.say(&format!(
-                "`{name}` keeps the weights of step {step} of {reached}: the best on the validation set ({score:.4})"
+                "`{name}` keeps the weights of step {step} of {reached}: the best on the validation set (score {score:.4})"
             ));
         }
         if let Some(samples) = samples {

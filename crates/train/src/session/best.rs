@@ -210,7 +210,8 @@ impl Session<'_> {
         let name = stages::name(stage.kind());
         self.validated(name, at, &found, is_best)?;
         let gain = found.numbers.iter().find(|(what, _)| *what == stages::TEXT_GAIN).map(|(_, gain)| *gain);
-        for advised in held_out.advice.observe(step, found.loss, training, gain) {
+        let kept_step = held_out.best.as_ref().map_or(step, |best| best.chosen.step);
+        for advised in held_out.advice.observe((step, kept_step), found.loss, training, gain) {
             let words = advised.to_string();
             self.progress.say(&format!("`{name}`: {words}"));
             self.events.append("advice", json!({ "stage": name, "step": step, "advice": words }))?;
@@ -227,7 +228,11 @@ impl Session<'_> {
         is_best: bool,
     ) -> Result<(), TrainError> {
         let step = at.step;
-        let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
+        let mut words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
+        if found.numbers.iter().all(|(_, x)| *x != found.score) {
+            // What the best weights are chosen by, if it is none of these.
+            words.push(format!("score {:.4}", found.score));
+        }
         let best = if is_best { " (best so far)" } else { "" };
         self.progress.say(&format!("validation after step {step} of `{name}`: {}{best}", words.join(", ")));
         if !found.score.is_finite() {
