@@ -17,11 +17,12 @@ gpt() { # SEED NAME masking recombination alignment diagonal
     --gpt-steps "$steps" --set training.learning_rate=5e-4 --set training.ema_decay=0.999 --set training.dropout=0.2 \
     --set training.validate_every=250 --set training.early_stop_patience=1000 \
     --set training.code_masking="$3" --set training.recombination="$4" \
-    --set training.alignment_weight="$5" --set training.diagonal_start="$6" > "$out/$1-$2.log" 2>&1
+    --set training.alignment_weight="$5" --set training.diagonal_start="$6" \
+    --set training.acoustic_weight=0 --set training.text_dropout=0 --set training.codebook_start=false > "$out/$1-$2.log" 2>&1
 }
 for seed in "${seeds[@]}"; do
   "$myxtts" train "$corpus" --name "$seed-dvae" --stage dvae "${common[@]}" --set training.seed="$seed" --dvae-steps 4000 \
-    > "$out/$seed-dvae.log" 2>&1
+    --set training.code_token_weight=0 > "$out/$seed-dvae.log" 2>&1
   gpt "$seed" none 0 0 0 false
   gpt "$seed" masking 0.3 0 0 false
   gpt "$seed" recombination 0 0.7 0 false
@@ -35,7 +36,7 @@ done
   for log in "$out"/*.log; do
     name=$(basename "$log" .log)
     [[ $name == *-dvae ]] && continue
-    sed -n 's/^validation after step \([0-9]*\) of `gpt`: codes \([0-9.]*\),.*accuracy \([0-9.]*\), text_gain \([-0-9.]*\).*/\1 \2 \3 \4/p' "$log" |
+    sed -n 's/^validation after step \([0-9]*\) of `gpt`: codes \([0-9.]*\),.*accuracy \([0-9.]*\),.* text_gain \([-0-9.]*\).*/\1 \2 \3 \4/p' "$log" |
       awk -v name="$name" 'NR == 1 || $2 < best { best = $2; at = $1 } { loss = $2; accuracy = $3; gain = $4 }
         END { printf "| %s | %s (%s) | %s | %s | %s |\n", name, best, at, loss, accuracy, gain }'
   done

@@ -7,6 +7,7 @@ Rows, in this order; groups for --only are in brackets:
                             reuses them
   gpt-2, dvae-2, decoder-2 [equal] two ranks beside it: losses of every step, weights of the ranks
   gpt-4          [equal]    the same with four ranks
+  *-2-slow       [equal]    the rows of two ranks with a learning rate of 1e-6, which keeps Adam from turning rounding into whole steps
   *-slices-N     [equal]    the same N ranks beside one process on the same device that computes every batch as N slices
   nccl           [equal]    which network NCCL chose between the ranks, from its own log
   resume         [resume]   two ranks, one process, two ranks: SIGTERM to rank 1 and SIGUSR1 save first
@@ -468,10 +469,13 @@ def compare(name, one, several, part, extra=None):
 # Few codes: with thousands, rounding sends a row of the DVAE to the next nearest code within 20 steps, and from there two runs
 # of one seed learn different codebooks.
 EQUAL = dict(training__learning_rate=1e-4, training__dropout=0.1, model__audio_codes=32)
+SLOW = 1e-6
 
 
 def arguments_of(name, stage, source=None, **more):
     settings = dict(EQUAL)
+    if name.endswith("-slow"):
+        settings["training__learning_rate"] = SLOW
     if stage == "decoder":
         # The discriminators join after half of the steps.
         settings["training__discriminator_start"] = 0.5
@@ -489,7 +493,8 @@ class Finished:
     events, losses = Run.events, Run.losses
 
 
-making = {name: threading.Lock() for name in ("dvae-1", "gpt-1", "decoder-0", "decoder-1", "fault-0", "timing-0")}
+making = {name: threading.Lock() for name in (
+    "dvae-1", "gpt-1", "decoder-0", "decoder-1", "dvae-1-slow", "gpt-1-slow", "decoder-1-slow", "fault-0", "timing-0")}
 sources = {}
 # Finished runs of several ranks, by row.
 several_runs = {}
@@ -536,11 +541,11 @@ def source_of(stage):
     return {"dvae": lambda: None, "gpt": lambda: model("dvae-1"), "decoder": lambda: model("decoder-0")}[stage]()
 
 
-def equal(stage, world, debug=False):
-    name = f"{stage}-{world}"
+def equal(stage, world, debug=False, rate=""):
+    name = f"{stage}-{world}{rate}"
 
     def work(limit):
-        one = made(f"{stage}-1", limit)
+        one = made(f"{stage}-1{rate}", limit)
         run = Run(name, arguments_of(name, stage, source_of(stage)), world, limit, f32=True, debug=debug)
         try:
             seconds = run.finish(limit)
@@ -775,9 +780,10 @@ row("corpus", LONG, make_corpus)
 if "equal" in groups:
     # Two ranks of the gpt first, alone: if they fail, the probes say more than the other rows.
     row(*equal("gpt", 2, debug=not args.cpu))
-    if "gpt-2" in failed:
+    if "gpt-2" not in several_runs:
         row("probes", 40, probes)
     together(equal("dvae", 2), equal("gpt", 4), equal("decoder", 2), *([("resume", LONG, resume)] if "resume" in groups else []))
+    together(*(equal(stage, 2, rate="-slow") for stage in STEPS))
     together(*(slices(stage, world) for stage, world in [("gpt", 2), ("dvae", 2), ("decoder", 2), ("gpt", 4)]))
 elif "resume" in groups:
     row("resume", LONG, resume)
