@@ -282,6 +282,23 @@ mod tests {
         owner.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).unwrap();
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_killed_process_that_the_system_still_holds_is_exiting() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!is_exiting(child.id()) && !is_exiting(std::process::id()));
+        child.kill().unwrap();
+        // Not waited for, so it stays in the process table.
+        let began = std::time::Instant::now();
+        while !is_exiting(child.id()) {
+            assert!(began.elapsed() < Duration::from_secs(10));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(Path::new(&format!("/proc/{}", child.id())).exists(), "it was gone already");
+        child.wait().unwrap();
+        assert!(is_exiting(child.id()), "a process that is gone is no holder");
+    }
+
     #[test]
     fn a_lock_is_released_while_another_thread_spawns_a_process() {
         let folder = tempfile::tempdir().unwrap();

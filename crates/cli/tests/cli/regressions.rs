@@ -67,12 +67,16 @@ fn a_closed_terminal_cost_the_steps_since_the_last_checkpoint() {
     }
     let folder = corpus();
     let folder = folder.path();
-    let endless = ["training.dvae_steps=100000", "training.checkpoint_every=2"];
+    // So few checkpoints that a last step that is not saved shows.
+    let endless = ["training.dvae_steps=100000", "training.checkpoint_every=10"];
     // The shell sends one, the kernel another.
     let run = folder.join("runs/hung-up");
     let (code, words) = interrupted(&mut train_dvae(folder, "hung-up", &endless), &run, &["-HUP", "-HUP"]);
     assert_eq!(code, Some(143), "{words}");
     assert!(words.contains("--resume hung-up"), "{words}");
+    let saved = myxtts_run::checkpoint::Checkpoints::at(&run.join("checkpoints")).list().unwrap();
+    let step = saved.checkpoints.last().unwrap().step;
+    assert!(words.contains(&format!("at step {step} of")), "the last step is not saved: {words}");
     // Under `nohup` it continues.
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_myxtts");
@@ -414,6 +418,13 @@ fn a_corpus_that_was_edited_between_two_stages_went_unnoticed() {
     let output = resume(folder, "edited").output().unwrap();
     assert_eq!(output.status.code(), Some(65), "{}", words(&output));
     assert!(words(&output).contains("it had 16 usable clips and has 15"), "{}", words(&output));
+    // The same number of clips, one of them with another text.
+    let (first, rest) = text.split_once('\n').unwrap();
+    let (id, second) = (first.split('|').next().unwrap(), rest.split('|').nth(1).unwrap());
+    fs::write(&metadata, format!("{id}|{second}|{second}\n{rest}")).unwrap();
+    let output = resume(folder, "edited").output().unwrap();
+    assert_eq!(output.status.code(), Some(65), "{}", words(&output));
+    assert!(words(&output).contains("or some have changed"), "{}", words(&output));
     // With the corpus restored, it resumes.
     fs::write(&metadata, text).unwrap();
     let mut child = resume(folder, "edited").spawn().unwrap();

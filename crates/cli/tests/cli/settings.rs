@@ -136,7 +136,16 @@ fn settings_without_effect_are_reported_before_the_run() {
     let printed = done(&mut train(
         folder.path(),
         "a",
-        &["--set", "data.keep_on_device=true", "--lora-rank", "2", "--max-text-tokens", "4000"],
+        &[
+            "--set",
+            "data.keep_on_device=true",
+            "--lora-rank",
+            "2",
+            "--max-text-tokens",
+            "4000",
+            "--set",
+            "data.max_mel_frames=60000",
+        ],
     ));
     for note in
         ["no effect on a CPU", "data.keep_on_device", "apply to the GPT stage only: training.lora_rank"]
@@ -144,19 +153,25 @@ fn settings_without_effect_are_reported_before_the_run() {
         assert!(printed.contains(note), "{printed}");
     }
     assert!(printed.contains("leaves out clips of more than 402 tokens"), "{printed}");
+    assert!(printed.contains("data.max_mel_frames = 60000"), "{printed}");
+    // The memory that steps will take is said before the first one.
+    let [memory, step] = ["planned for training steps", "dvae 2/2"].map(|text| printed.find(text));
+    assert!(memory.is_some() && step.is_none_or(|step| memory < Some(step)), "{printed}");
 }
 
 #[test]
 fn fine_tuning_keeps_the_preprocessing_of_the_base_model() {
     let folder = corpus();
     // It cannot clean Persian, of which the corpus has some.
-    let coqui = ["--cleaner", "coqui", "--set", "data.trim_db=30", "--failure-budget", "0.9"];
+    let stored = ["--set", "data.trim_db=30", "--set", "data.loudness_lufs=-23"];
+    let coqui = [&["--cleaner", "coqui", "--failure-budget", "0.9"][..], &stored].concat();
     done(&mut train(folder.path(), "a", &coqui));
     let manifest = fs::read_to_string(folder.path().join("runs/a/model/manifest.json")).unwrap();
     assert!(
         manifest.contains("\"cleaner\": \"coqui\"") && manifest.contains("\"trim_db\": 30.0"),
         "{manifest}"
     );
+    assert!(manifest.contains("\"loudness_lufs\": -23.0"), "{manifest}");
     // Fine-tuning the DVAE changes the meaning of the GPT's codes.
     let from = ["--from", "runs/a/model", "--cleaner", "default"];
     let printed = done(&mut train(folder.path(), "b", &from));

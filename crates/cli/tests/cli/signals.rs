@@ -95,6 +95,8 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_resumes() {
         times[times.len() - 1]
     );
     assert!(steps >= stops / 2 && before < stops, "no signal arrived during training");
+    // The promise is a step, a save and 2 s; the median allows for a busy machine, and for one slow stop.
+    assert!(times[times.len() / 2] < Duration::from_secs(5), "{times:?}");
 }
 
 #[test]

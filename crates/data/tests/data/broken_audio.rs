@@ -255,6 +255,15 @@ fn the_intact_files_decode() {
     decode(Path::new(&path)).unwrap();
 }
 
+const CHILD: &str = "MYXTTS_TEST_WAV_CHILD";
+
+/// A process with little memory; in the normal test run it returns at once.
+#[test]
+fn child() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    assert!(matches!(decode(Path::new(&path)), Err(AudioError::TooLong { .. })));
+}
+
 #[test]
 fn a_wav_of_four_gigabytes_is_not_read_into_memory() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,6 +285,16 @@ fn a_wav_of_four_gigabytes_is_not_read_into_memory() {
     let error = decode(&path).unwrap_err();
     assert!(matches!(error, AudioError::TooLong { .. }), "{error}");
     assert!(began.elapsed().as_secs() < 5, "the whole file was read");
+    let name = concat!(module_path!(), "::child").split_once("::").unwrap().1;
+    let limited = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 1048576; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--test-threads=1"])
+        .env(CHILD, &path)
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&limited.stdout);
+    assert!(limited.status.success() && printed.contains("1 passed"), "{printed}");
     // Other formats are rejected by size.
     std::fs::write(&path, b"OggS").unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_len((1 << 30) + 1).unwrap();

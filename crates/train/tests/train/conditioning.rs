@@ -338,6 +338,42 @@ fn dvae_learnt(
     (reports, stage.described(), stage.position(8), score)
 }
 
+/// The delay was printed, and no test would have noticed a model that starts at once.
+#[test]
+fn the_first_step_waits_for_the_start_delay() {
+    let delay = Duration::from_secs(3);
+    let source = Arc::new(WithCodes::new(Arc::new(Voices { broken: None }), (0..COUNT).map(codes).collect()));
+    let mut model = Model::default();
+    model.set("mel_stats", &[80], &[2.0; 80]);
+    let (train, held_out) = sides();
+    let sides = RecordSplit { train: &train, validation: &held_out };
+    let settings =
+        GptSettings { start_delay: Some(delay), ..settings(Conditioning::Batch, Masks::Corrected) };
+    let cpu = ComputeDevice::CPU;
+    let mut gpt =
+        GptStage::new(ReplicaSlice::WHOLE, settings, recipe(), cpu, source.clone(), sides, &model).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, waveforms) = with_sound(folder.path(), 12);
+    let mels = Some(MelDevice { device: Device::Cpu, waveforms, start_delay: delay });
+    let feeding =
+        FeedSettings { depth: Some(Depth { min: 3, max: 3, bytes: 1 << 24 }), ..FeedSettings::default() };
+    let settings = DvaeSettings { rows: 4, frames: 64, mels, feeding, ..small::dvae_settings() };
+    let plan = small::plan(StageKind::Dvae, 8);
+    let mut dvae = small::dvae_stage(settings, &plan, source, sides, cpu, &Model::default()).unwrap();
+    let stages: [&mut dyn Stage; 2] = [&mut gpt, &mut dvae];
+    for stage in stages {
+        let mut took = |step| {
+            let began = std::time::Instant::now();
+            let queued = stage.submit(step, &Control::default()).unwrap();
+            let took = began.elapsed();
+            stage.wait(queued.ticket).unwrap();
+            took
+        };
+        let (first, second) = (took(0), took(1));
+        assert!(first >= delay && second < delay, "{first:?} {second:?}");
+    }
+}
+
 #[test]
 fn a_dvae_learns_the_same_from_mels_computed_on_a_device() {
     let folder = tempfile::tempdir().unwrap();

@@ -438,6 +438,30 @@ fn a_decoder_stage_above_the_memory_limit_is_refused_by_the_name_of_its_setting(
     );
 }
 
+#[test]
+fn a_gpt_stage_above_the_memory_limit_is_refused_by_the_name_of_its_setting() {
+    let (corpus, folder) = (corpus(), tempfile::tempdir().unwrap());
+    let free = plan(&["model.preset=tiny", "data.batch_size=2", "data.dvae_batch_size=2"]);
+    let before = StageContext::of(&free, &corpus, ComputeDevice::CPU, folder.path(), &Silent);
+    let mut model = before.untrained(StageKind::Gpt).unwrap();
+    let mut built = |limit| {
+        let mut plan = free.clone();
+        plan.training.memory_limit = limit;
+        let context = StageContext::of(&plan, &corpus, ComputeDevice::CPU, folder.path(), &Silent);
+        let stage = context.stage(StageKind::Gpt, &plan.recipe(StageKind::Gpt, false), &mut model)?;
+        Ok::<_, TrainError>((stage.description().join("\n"), stage.engine().memory().total() as u64))
+    };
+    let (described, need) = built(None).unwrap();
+    assert!(!described.contains("recomputed"), "{described}");
+    let error = built(Some(1)).unwrap_err().to_string();
+    assert!(error.contains("lower data.batch_size"), "{error}");
+    // One byte too few: blocks are recomputed, or it is refused; the limit is never ignored.
+    match built(Some(need - 1)) {
+        Ok((described, taken)) => assert!(described.contains("recomputed") && taken < need, "{described}"),
+        Err(error) => assert!(error.to_string().contains("lower data.batch_size"), "{error}"),
+    }
+}
+
 /// Only the GPT's batches were planned: those of the other stages took all memory, after hours of training.
 #[test]
 fn batches_of_the_other_stages_took_all_memory_of_the_machine() {
