@@ -192,4 +192,12 @@ impl<'a> Facts<'a> {
             .sum();
         (extra > MIN_LOSS_SHARE * self.total).then(|| period(&series)).flatten()
     }
+
+    /// A periodic stall of the feed's thread. It shows in the waits for batches too, unless other waits hide it there.
+    pub fn feed_stalls(&self) -> Option<Period> {
+        let series: Vec<f64> = self.trace.batches.iter().map(Batch::feed).collect();
+        let usual = median(&series);
+        let extra: f64 = series.iter().map(|x| (x - usual).max(0.0)).sum();
+        (extra > MIN_LOSS_SHARE * self.total).then(|| period(&series)).flatten()
+    }
 }

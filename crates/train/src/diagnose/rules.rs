@@ -273,7 +273,8 @@ impl Facts<'_> {
         // With few batches ready, every late one causes a wait, and a few of these may look periodic.
         let least = if setup.slots <= FEW_SLOTS { STRICT_CORRELATION } else { 0.0 };
         if usually < 0.95 * step
-            && let Some(period) = self.stalls(|batch| batch.period - batch.step)
+            && let Some(period) =
+                self.stalls(|batch| batch.period - batch.step).or_else(|| self.feed_stalls())
             && period.strength >= least
         {
             return finding(

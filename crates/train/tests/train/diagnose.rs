@@ -254,6 +254,24 @@ fn decoding_on_the_cores_of_the_steps_is_named_instead_of_slow_steps() {
     assert_eq!(cause(true, 0.9), Cause::SlowStep, "a GPU's steps need no core");
 }
 
+/// Waits of other lengths hid the period, and the feed's thread was called slow.
+#[test]
+fn stalls_of_the_feed_are_periodic_even_if_the_waits_for_it_are_not() {
+    let cause = |stalls: bool| {
+        let mut late = trace(Fault::Healthy, 1, BATCHES, 0.05);
+        for (i, batch) in late.batches.iter_mut().enumerate() {
+            let long = if stalls { i % 6 == 0 } else { [3, 4, 11, 19, 22, 23, 31, 40, 41, 47].contains(&i) };
+            (batch.fill, batch.blocked, batch.upload) =
+                (if long { 11.0 * batch.step } else { 0.05 * batch.step }, 0.0, 0.0);
+            batch.wait = batch.step * [2.0, 0.0, 0.7, 0.0, 1.5, 0.0, 0.0, 3.0, 0.0, 0.4, 0.0][(i * 5) % 11];
+            batch.period = batch.step + batch.wait;
+        }
+        diagnose(&late).cause()
+    };
+    assert_eq!(cause(true), Cause::PeriodicStall);
+    assert_ne!(cause(false), Cause::PeriodicStall, "stalls without a period");
+}
+
 #[test]
 fn fewer_threads_are_recommended_only_if_there_are_several() {
     let recommendation = |workers: usize| {
