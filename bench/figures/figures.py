@@ -25,7 +25,7 @@ TABLES = {
     "training": tables.training, "training-peer": tables.older_loop, "training-files": lambda: tables.legend("training"),
     "stages": tables.other_stages, "ways": tables.ways, "engine": tables.engine, "engine-files": lambda: tables.legend("engine"),
     "speaking": tables.speaking, "speaking-files": lambda: tables.legend("speaking"), "cpu": tables.on_cpu, "front-end": tables.front_end,
-    "tuning": tables.tuning, "diagnose": tables.diagnose,
+    "versions": tables.versions, "tuning": tables.tuning, "diagnose": tables.diagnose,
 }
 PART = re.compile(r"(<!-- figures:([a-z-]+) -->\n)(.*?)(\n<!-- /figures -->)", re.S)
 FEW = re.compile(r"\bn = ([0-9]+)(?!\d)(,? preliminary)?")

@@ -333,12 +333,13 @@ def on_cpu():
     audio = prepare["hours"] * 3600
     file = lambda name: f"`{MANIFEST['cpu'][name]}`"
     rows = [
-        ["batches of 32 mels of 10 s, checksummed and collated", mine.text(), f"DataLoader with 2 workers, its fastest storage: {theirs.text()}", f"{mine.median / theirs.median:.1f}x", "`bench/batches/run.sh 4`", file("batches")],
-        ["first batch of an index of 1,000,000 utterances", f"{first.text()}; {batches['summary']['memory_of_a_million_mb']:.0f} MB besides the mapped files", "", "", "`bench/batches/run.sh 4`", file("batches")],
+        ["batches of 32 mels of 10 s, checksummed and collated", mine.text(), f"DataLoader with 2 workers, its fastest storage: {theirs.text()}", f"{mine.median / theirs.median:.1f}x", "`bench/batches/run.sh`", file("batches")],
+        ["first batch of an index of 1,000,000 utterances", f"{first.text()}; {batches['summary']['memory_of_a_million_mb']:.0f} MB besides the mapped files", "", "", "`bench/batches/run.sh`", file("batches")],
         [f"`prepare`, {prepare['utterances']:,} utterances, {prepare['hours']:.2f} h of speech", f"one worker {one.text()}; two {two.text()}: {audio / two.median:,.0f} times real time", "", f"two against one: {one.median / two.median:.2f}x", "`bench/prepare/run.sh`", file("prepare")],
         ["training step of a GPT 6 x 256, 8 x 200 tokens, f32", step.text(), f"PyTorch {torch.text()}", f"{torch.median / step.median:.2f}x", "`bench/engine/cpu.py --rounds 9 --steps 8`", file("engine")],
     ]
-    return table(["two cores of an AMD EPYC, 2026-11-15", "MyXTTS", "peer", "ratio", "command", "file"], rows)
+    dates = sorted({file["date"][:10] for file in (batches, prepare, cpu_file("engine"))})
+    return table([f"two cores of an AMD EPYC, {' to '.join(dates)}", "MyXTTS", "peer", "ratio", "command", "file"], rows)
 
 
 FRONT_END = {
@@ -363,13 +364,30 @@ def front_end():
     return about + table(["per 10 s of speech, one core", "MyXTTS", "peer", "ratio"], rows)
 
 
+def versions():
+    """Two builds of this program, in turn."""
+    rows = []
+    for name, (old, new) in MANIFEST["versions"].items():
+        lines = [json.loads(line) for line in text(name).splitlines()]
+        for stage in dict.fromkeys(line["stage"] for line in lines):
+            speed = {build: [line["samples_per_second"] for line in lines if (line["build"], line["stage"]) == (build, stage)] for build in ("old", "new")}
+            ratio = Sample([after / before for before, after in zip(speed["old"], speed["new"])])
+            sides = [Sample(speed[build], "clips/s").text() for build in ("old", "new")]
+            rows.append([f"{old} -> {new}", stage.upper() if stage != "decoder" else stage, *sides, ratio.text(show=lambda x: f"{x:.2f}", n=False), f"`{name}`"])
+    return table(["builds", "stage", "older", "newer", "ratio of each round", "file"], rows)
+
+
 def tuning():
     rows = []
-    for name, label in MANIFEST["tuning"].items():
-        run = json.loads(text(name))
-        share = f"{run['ratio'] * 100:.1f} %, {marked(1)}"
-        rows.append([label, str(run["chosen"]["batch"]), f"{run['seconds']['tune']} s", share, str(len(run["exhaustive"]["rows"])), f"`{name}`"])
-    return table(["", "batch chosen", "time taken", "of the fastest", "combinations", "file"], rows)
+    for label in dict.fromkeys(MANIFEST["tuning"].values()):
+        names = [name for name, of in MANIFEST["tuning"].items() if of == label]
+        runs = [json.loads(text(name)) for name in names]
+        each = lambda of: ", ".join(dict.fromkeys(str(of(run)) for run in runs))
+        took = Sample([run["seconds"]["tune"] for run in runs], "s").text(show=lambda x: f"{x:.0f}", n=False)
+        share = Sample([run["ratio"] for run in runs], "%").text(show=percent)
+        rows.append([label, each(lambda run: run["chosen"]["batch"]), took, share, each(lambda run: len(run["exhaustive"]["rows"])),
+                     ", ".join(f"`{name}`" for name in names)])
+    return table(["", "batch chosen", "time taken", "of the fastest", "combinations", "files"], rows)
 
 
 # What `diagnose` calls each planted fault.
