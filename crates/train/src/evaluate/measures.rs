@@ -274,3 +274,22 @@ impl Figures {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evaluate::words::Errors;
+
+    #[test]
+    fn one_transcript_that_repeats_itself_outweighed_all_others() {
+        let heard = |errors| {
+            let words = Errors { errors, of: 10 };
+            let score = Score { words, characters: words };
+            Measures { heard: Some(Recognition { transcript: String::new(), score }), ..Measures::default() }
+        };
+        let texts = [heard(1), heard(1), heard(220)];
+        let figures = Figures::of(&texts, Seed::new(1));
+        let value = |key| figures.get(key).unwrap().value;
+        assert_eq!((value("wer"), value("capped_wer")), (7.4, 0.4));
+    }
+}

@@ -51,6 +51,15 @@ pub fn cases() -> Vec<Case> {
         // Linear in each input, with large sums: a large step drowns their rounding.
         .step(0.3)
         .rounds(6),
+        // On a CPU, several items share a product, and the products are split over the cores.
+        Case::new("conv1d, many short items", |b| {
+            let (dilation, stride) = [(1, 1), (3, 1), (1, 2)][b.random.below(3)];
+            let (cin, cout) = ([64, 72][b.random.below(2)], [64, 80][b.random.below(2)]);
+            let (x, w, bias) = (b.variable([90, 30, cin]), b.weight([cout, 3, cin]), b.master([cout]));
+            vec![b.tape.conv1d(x, w, Some(bias), Conv1d { stride, padding: dilation, dilation, groups: 1 })]
+        })
+        .step(0.3)
+        .rounds(3),
         Case::new("conv1d, a waveform out", |b| {
             let (cin, taps) = (8 * b.size(1, 4), 7);
             let (x, w) = (away_from_zero(b, [2, 150, cin]), b.weight([1, taps, cin]));
