@@ -18,7 +18,7 @@ import sys
 
 RESULTS = pathlib.Path(__file__).resolve().parent.parent / "results"
 TRAINING = "training_h200_20261116.jsonl"
-PREPARE = "2026-11-15-prepare.json"
+PREPARE = "2026-11-19-prepare.json"
 BATCHES = "batches.json"
 ENGINE = "gpt_step_h200_20261116.jsonl"
 
